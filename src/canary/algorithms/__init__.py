@@ -1,8 +1,8 @@
-"""The methods by name. A method is its settings: a frozen dataclass whose `make(task)` gives the
-`Algorithm`, and whose `serves` names the kinds of constraints that it can train under.
+"""The methods by name. A method is its settings: a frozen dataclass whose `make(task)` returns the
+`Algorithm` and whose `serves` lists the kinds of constraint that it supports.
 
-Two engines do the work. Canary, PPO-Lagrangian, CPPO and PPO hand an objective to the clipped one
-(`clipped.py`); Canary as published (Cantelli-CPO), CPO and CVaR-CPO hand a constraint to the trust
+There are two engines. Canary, PPO-Lagrangian, CPPO and PPO give an objective to the clipped engine
+(`clipped.py`); Canary as published (Cantelli-CPO), CPO and CVaR-CPO give a constraint to the trust
 region (`trust_region.py`). A module is imported when its method is looked up.
 """
 

@@ -1,13 +1,12 @@
-"""What an update is made of: a batch with what the critics say of it, and advantages.
+"""A batch with the predictions of the critics, and its advantages.
 
 Generalised advantage estimation (GAE) works for any signal f of a step:
 
     delta_t = f_t + gamma * V(x_{t+1}) * (1 - stops_t) - V(x_t)
     A_t     = delta_t + gamma * lambda * (1 - done_t) * A_{t+1}
 
-A cost return is a sum over the episode as it was played: it stops at termination and at truncation.
-The reward return stops at termination only. At the end of the rollout both bootstrap from the last
-state.
+A cost return ends at termination and at truncation, a reward return at termination only. At the
+end of the rollout both bootstrap from the last state.
 """
 
 from dataclasses import dataclass, replace
@@ -28,13 +27,13 @@ Values = Float[Array, "critic time env"]
 
 @dataclass(frozen=True)
 class Batch:
-    """What a method sees of a batch. Costs are in units of the limit."""
+    """A batch as a method sees it, with costs in units of the limit."""
 
     rollout: Rollout
     reward: tuple[Steps, Steps]
     """Advantage of the reward, and the target of its critic."""
     values: Values
-    """V(x_t) of each critic: first that of the reward, unless only a constraint's are given."""
+    """V(x_t) of each critic: the reward critic first, unless the batch is made for one constraint."""
     next_values: Values
     """V(x_{t+1})."""
     window: EpisodeWindow
@@ -68,7 +67,7 @@ def cost_advantages(
     discount: float,
     decay: float,
 ) -> tuple[Steps, Steps]:
-    """GAE and critic target of a cost-type signal, which ends with the episode."""
+    """GAE and critic target of a cost-type signal, whose return ends with the episode."""
     done = rollout.done
     return generalised_advantages(
         signal, value, next_value, stops=done, done=done, discount=discount, decay=decay
@@ -97,10 +96,10 @@ def generalised_advantages(
     decay: float,
     target_decay: float | None = None,
 ) -> tuple[Steps, Steps]:
-    """GAE of `signal` with lambda = `decay`, and the lambda-return A + V that its critic learns, with a
-    lambda of its own if one is given.
+    """GAE of `signal` with lambda = `decay`, and the lambda-return A + V that its critic learns,
+    with lambda = `target_decay` if given.
 
-    `stops` marks steps after which there is no bootstrap, `done` the ends of episodes.
+    There is no bootstrap after a step that `stops`; `done` marks the last step of an episode.
     """
     residual = signal + discount * next_value * ~stops - value
     fades = discount * jnp.array([decay, decay if target_decay is None else target_decay])[:, None]
@@ -137,5 +136,5 @@ def standardised(advantage: Float[Array, "*batch"]) -> Float[Array, "*batch"]:
 def centred(
     advantage: Float[Array, "*batch"], weight: Float[Array, "*batch"]
 ) -> Float[Array, "*batch"]:
-    """Without its weighted mean. It is not rescaled: a cost-type advantage has units."""
+    """The advantage minus its weighted mean, not rescaled: a cost-type advantage has units."""
     return advantage - (weight * advantage).sum() / weight.sum()

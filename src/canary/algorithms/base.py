@@ -1,4 +1,4 @@
-"""What an algorithm is: two pure functions in a record, and the settings that all of them share."""
+"""An algorithm is a record of two pure functions. All algorithms share the settings below."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,10 +24,10 @@ class Task:
     horizon: int = 1
     """Largest number of steps of an episode."""
     constraint: Kind | tuple[Kind, ...] = "chance"
-    """The kind of constraint; of several costs, one each."""
+    """The kind of constraint, or one kind for each of several costs."""
     merge_capacity: int = 0
-    """A trust-region update evaluates its networks once per distinct input if there are at most this
-    many; 0: on every sample."""
+    """A trust-region update evaluates its networks once per distinct input if a batch has at most
+    this many; 0: on every sample."""
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -42,8 +42,8 @@ class EstimationConfig(Settings):
     hidden: Layers = (256, 256)
     """Units of each hidden tanh layer, in the policy and in each scalar critic."""
     initial_std: Positive | None = 1.0
-    """Standard deviation of a continuous policy at the start; none: a few untrained episodes choose
-    it (`canary.exploration`)."""
+    """Standard deviation of a continuous policy at the start; none: chosen by a few untrained
+    episodes (`canary.exploration`)."""
     reward_discount: PositiveShare = 0.99
     """Discount of the reward, gamma."""
     cost_discount: PositiveShare = 1.0
@@ -51,8 +51,8 @@ class EstimationConfig(Settings):
     gae_lambda: Share = 0.95
     """Decay of generalised advantage estimation, lambda."""
     window: Count = 20
-    """Smallest number of recent episodes that cost statistics are taken over. A batch with more
-    episodes uses all of them."""
+    """Smallest number of recent episodes in the cost statistics. If more episodes end in a batch,
+    all of them count."""
     warmup_episodes: Whole = 10
     """Episodes that must end before the first trust-region step, or before CPPO's multiplier first
     changes."""
@@ -73,7 +73,7 @@ class Learner(eqx.Module):
     policy: Policy
     critics: Critics
     extra: PyTree = None
-    """What a method keeps between updates, besides its networks."""
+    """State that a method keeps between updates, besides its networks."""
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,14 @@
 
 with mu and sigma the moments of the shaped cost X = phi_d(C / l) over whole episodes (see
 `canary.numerics.costs`). The bound holds for every law of the cost and every way to estimate
-its gradient; the gradient is what this file is about.
+its gradient. This file estimates that gradient.
 
-The advantage of psi(C), with psi = phi^2, is to first order in what one action does to the cost
+To first order in the effect of one action on the cost, the advantage of psi(C) with psi = phi^2 is
 
     A^psi(x, a) = E[psi(C) | x, a] - E[psi(C) | x]  ~  E[psi'(C) | x] A^c(x, a)
 
-A unit of cost has a price that depends on the episode (first factor) and an action has an effect on
-the cost (second factor). The two want opposite estimators:
+The first factor is the price of a unit of cost in this episode, the second the effect of the action
+on the cost. They need opposite estimators:
 
     w(x) = E[X | x] = phi(y) + V_X(x)     slow: from the undiscounted critic V_X of the X to come
     A^c(x, a)                             local: from a discounted critic of the cost, GAE
@@ -21,10 +21,10 @@ minus the cost at the price (see `canary.algorithms.priced`)
 
     p(x) = lambda w(x) / max(rms(w), sqrt(epsilon / 3))
 
-Where the constraint is tight, E[X^2] is about epsilon, and that of its forecast w less. As the policy
-becomes safer than that or riskier again, w follows at once, and the price with it; lambda, which
-must wait for whole episodes, corrects the rest. While the risk is far too high, rms(w) keeps the
-typical price at lambda, so that the reward keeps its share.
+Where the constraint is tight, E[X^2] is about epsilon, and E[w^2] is smaller, because w is a
+forecast. When the risk changes, w and the price follow at once; lambda must wait for whole episodes
+and corrects the rest. While the risk is far too high, rms(w) keeps the typical price at lambda, so
+that the reward still counts.
 docs/algorithms/canary.md derives the error of the product and measures it.
 """
 
@@ -56,10 +56,10 @@ Steps = Float[Array, "time env"]
 Scalar = Float[Array, ""]
 DeadZone = Annotated[float, Range(0, 0.99)]
 
-LOCAL_UNIT = 0.1  # limits: what lies within a hundred steps is a small part of the limit
-MEAN_AIM = 0.98  # the same of the limit on a mean or a CVaR, among several constraints
-LOWEST_PRICE = 0.37  # of lambda; where nothing is at risk, w is 0 and so is the price
-TARGET_DECAY = 0.97  # lambda of V_X's targets: news of a late cost must travel a long way back
+LOCAL_UNIT = 0.1  # limits: a hundred steps spend a small part of the limit
+MEAN_AIM = 0.98  # `aim` for a mean or a CVaR among several constraints
+LOWEST_PRICE = 0.37  # smallest lambda; in states without risk w = 0, and so is the price
+TARGET_DECAY = 0.97  # lambda of V_X's targets: a late cost must reach early steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,13 +69,13 @@ class CanaryConfig(Settings):
     estimation: EstimationConfig = field(default_factory=EstimationConfig)
     clipped: ClippedConfig = field(default_factory=ClippedConfig)
     dead_zone: DeadZone = 0.7
-    """Dead zone d of the shaped cost: episode costs up to d * limit count as 0. A wider one gives a
-    tighter bound, which fewer episodes inform."""
+    """Dead zone d of the shaped cost: episode costs up to d * limit count as 0. A larger d gives a
+    tighter bound, estimated from fewer episodes."""
     local_discount: PositiveShare = 0.99
     """Discount of A^c: an action is charged for costs up to about 1 / (1 - discount) steps ahead."""
 
     serves: ClassVar[tuple[Kind, ...]] = ("chance",)
-    # Of several constraints, one on a mean or a CVaR is charged for as PPO-Lagrangian does.
+    # Among several constraints, those on a mean or a CVaR are priced as in PPO-Lagrangian.
     serves_several: ClassVar[bool] = True
 
     def make(self, task: Task) -> Algorithm:
@@ -93,13 +93,13 @@ class CanaryConfig(Settings):
 
 
 def aim(renewed: float) -> float:
-    """The share of epsilon that the bound is held at. The smaller the share of the window that a
-    batch renews, the later the price reacts, and the more P varies around its mean."""
+    """The bound is held at this share of epsilon. If a batch renews little of the window, the price
+    reacts late and P varies more, so the share is smaller."""
     return min(0.6 + 3 * renewed, 0.9)
 
 
 def cantelli_penalty(config: CanaryConfig, horizon: int) -> Penalty:
-    """The price of the cost in this episode times what the action does to it."""
+    """Price in this episode times the effect of the action on the cost."""
     estimation = config.estimation
 
     def charge(batch: Batch, terms: Terms) -> Charge:
@@ -145,11 +145,11 @@ def shaped_bound(
 
 
 def tightening(window: EpisodeWindow, episodes: int, terms: Terms) -> Scalar:
-    """1 / L, where the cost is taken in units of L limits, L = max(1, 0.9 q(C)).
+    """1 / L, where costs are measured in units of L limits, L = max(1, 0.9 q(C)).
 
-    While nearly all episodes are far above the limit, X = 1 in all of them, and nothing says which
-    are better. L falls to 1 by itself as they come down. q is the quantile that a share epsilon
-    (at least 5%) of the episodes reaches: while L > 1 the bound is never below epsilon.
+    While nearly all episodes cost far more than the limit, X = 1 in all of them and has no
+    gradient. L falls to 1 as their costs fall. q is the quantile that a share epsilon (at least 5%)
+    of the episodes reaches, so the bound is at least epsilon while L > 1.
     """
     valid = recent(window, episodes)
     share = jnp.maximum(terms.epsilon, 0.05)

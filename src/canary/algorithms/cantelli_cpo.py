@@ -2,10 +2,10 @@
 
     maximise J(pi)  subject to  B(pi) = (1/epsilon - 1) sigma^2(pi) - (l - mu(pi))^2 <= 0,  mu(pi) <= l
 
-By Cantelli's inequality both together imply P(C > l) <= epsilon (paper eqs. chebyshev_constraint,
-cantelli-objective). In units of the limit (l = 1), with beta = 1/epsilon - 1 and with Z, Z~ the
-surrogate changes of E[C] and E[C^2], the surrogate of B is exactly quadratic in Z (eqs. cpo-cheb,
-d-surrogate):
+By Cantelli's inequality the two together imply P(C > l) <= epsilon (paper eqs.
+chebyshev_constraint, cantelli-objective). In units of the limit (l = 1), with beta = 1/epsilon - 1
+and with Z, Z~ the surrogate changes of E[C] and E[C^2], the surrogate of B is exactly quadratic in
+Z (eqs. cpo-cheb, d-surrogate):
 
     L_B = B + beta Z~ + (2 - 2 mu / epsilon) Z - Z^2 / epsilon,        L_mu = mu - 1 + Z
 """
@@ -79,8 +79,8 @@ def cost_signals(
     batch: Batch, terms: Terms, estimation: EstimationConfig, *, folded: bool
 ) -> tuple[Float[Array, "signal time env"], Values]:
     """Advantages and critic targets of c_t and of c~_t (eq. aug-cost), whose discounted sums over
-    an episode are C and C^2. With a `folded` critic (docs/readings.md) the targets are of l c_t and
-    of l^2 (beta c~_t + 2 c_t), in raw units."""
+    an episode are C and C^2. With a `folded` critic (docs/readings.md) the critics learn l c_t and
+    l^2 (beta c~_t + 2 c_t), in raw units."""
     rollout, limit, beta = batch.rollout, terms.limit, 1 / terms.epsilon - 1
     signals = rollout.cost, augmented_cost(rollout.cost, rollout.spent, rollout.discount)
     if folded:

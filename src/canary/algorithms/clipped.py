@@ -3,13 +3,12 @@ on a clipped loss (Schulman et al., 2017).
 
     loss = -mean min(rho A, clip(rho, 1 - k, 1 + k) A) - h * entropy + sum_i mean (V_i - target_i)^2 / 4
 
-with rho the probability ratio of the new policy to the one that acted. A method hands over an
+with rho the probability ratio of the new policy to the one that acted. A method supplies an
 `Objective`: the advantage A that the policy follows, and the targets of its critics. PPO's is the
-reward and nothing else, so it shows what the reward alone asks for.
+reward alone.
 
-Policy and critics have no weights in common, so each has its own Adam and its own gradient clip:
-under a joint clip the critic with the largest targets would decide how much of the policy gradient
-remains.
+Policy and critics share no weights, so each has its own Adam and its own gradient clip. Under a
+joint clip the critic with the largest targets would scale down the policy gradient.
 """
 
 from collections.abc import Callable
@@ -40,7 +39,7 @@ from canary.types import Metrics, Rollout, Terms
 from canary.values import Amount, Count, Positive, Settings
 
 Standardise = Literal["minibatch", "batch", "none"]
-VALUE_WEIGHT = 0.5  # of the critics' losses; it matters only where their gradients are clipped
+VALUE_WEIGHT = 0.5  # weight of the critics' losses; it matters only if their gradients are clipped
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +53,8 @@ class ClippedConfig(Settings):
     minibatch_size: Count = 500
     """Environment steps per gradient step; at most the whole batch."""
     entropy: Amount = 0.0
-    """Weight of the entropy bonus. Where the initial deviation is chosen (`initial_std=none`), the
-    weight is multiplied by it."""
+    """Weight of the entropy bonus. If `initial_std` is none, the weight is multiplied
+    by the chosen deviation."""
     learning_rate: Positive = 3e-4
     """Adam's step size at the start; it falls linearly to zero over the run and is constant within an
     update."""
@@ -65,30 +64,30 @@ class ClippedConfig(Settings):
 
 @dataclass(frozen=True)
 class Objective:
-    """What a method makes of a batch."""
+    """What the engine optimises on one batch."""
 
     advantage: Steps
-    """What the policy follows."""
+    """Advantage that the policy follows."""
     targets: Values
-    """What each critic learns; that of the reward first."""
+    """Target of each critic, the reward critic first."""
     memory: PyTree
-    """What the method keeps between updates."""
+    """State that the method keeps between updates."""
     metrics: Metrics
 
 
 @dataclass(frozen=True)
 class ClippedMethod:
-    """What a method hands to the engine."""
+    """What a method gives the engine."""
 
     critics: int
     """Number of cost critics."""
     observe_spent: bool
     memory: PyTree
-    """Its memory at the start."""
+    """Initial state of the method."""
     standardise: Standardise
-    """What the advantage is standardised over; `none`: the objective did it."""
+    """Samples over which the advantage is standardised; `none`: the objective has scaled it."""
     objective: Callable[[Batch, Terms, Any], Objective]
-    """Of a batch, the terms and the memory."""
+    """`objective(batch, terms, memory)`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,15 +116,15 @@ class PPOConfig(Settings):
 
 
 class ClippedExtra(eqx.Module):
-    """What a clipped method keeps, besides its networks."""
+    """State of a clipped method, besides its networks."""
 
     optimiser: optax.OptState
-    """Of the policy."""
+    """State of the policy's Adam."""
     memory: PyTree
 
 
 class Minibatch(eqx.Module):
-    """Steps as the loss sees them: of a whole batch, or of a share of it."""
+    """Steps of a whole batch, or of a share of it, as the loss needs them."""
 
     inputs: Float[Array, "sample input"]
     action: Shaped[Array, "sample ..."]
@@ -186,7 +185,7 @@ def clipped_algorithm(
 
 
 def flatten(policy: Policy, rollout: Rollout, objective: Objective, input_size: int) -> Minibatch:
-    """The whole batch as one axis of steps, with as much of each input as the networks see."""
+    """The whole batch with one axis of steps and the part of each input that the networks see."""
     inputs = rollout.inputs.reshape(-1, rollout.inputs.shape[-1])[:, :input_size]
     action = rollout.action.reshape(-1, *rollout.action.shape[2:])
     return Minibatch(
@@ -206,7 +205,7 @@ def gradient_step(
     config: ClippedConfig,
     standardise: Standardise,
 ) -> tuple[Learner, tuple[Float[Array, "critic"], Metrics]]:
-    """One step of every network; networks whose gradient is not finite stay as they are."""
+    """One step of every network whose gradient is finite."""
     (_, report), gradient = jax.value_and_grad(policy_loss, has_aux=True)(
         learner.policy, batch, config, standardise
     )

@@ -4,8 +4,8 @@ expected cost.
     maximise J(pi)  subject to  P(C > l) <= epsilon        (`indicator`, the paper's baseline, sec:indicator)
     maximise J(pi)  subject to  E[C] <= l                  (`mean`, what is usually meant by CPO)
 
-Both are an expected return, so one critic and one linear surrogate do. The indicator is paid once,
-by the step that crosses the limit: with y_t the cost spent so far and costs that are never
+Both are expected returns, so one critic and one linear surrogate suffice. The indicator is charged
+once, to the step that crosses the limit. With y_t the cost spent so far and costs that are never
 negative,
 
     c^I_t = 1[y_t <= l < y_{t+1}],     sum_t c^I_t = 1[C > l],     L = P(C > l) - epsilon + Z^I
@@ -49,7 +49,7 @@ class CPOConfig(TrustRegionSettings):
 
 
 def expectation_constraint(config: CPOConfig):
-    """An expected return with a limit: P(C > limit) - epsilon <= 0 or, in limits, E[C] - 1 <= 0."""
+    """The constraint P(C > limit) - epsilon <= 0 or, in units of the limit, E[C] - 1 <= 0."""
     estimation = config.estimation
 
     def estimate(batch: Batch, terms: Terms) -> RiskEstimate:

@@ -5,13 +5,12 @@
 G_t = y_t + g_t V^C(x_t) predicts the cost of the whole episode at step t. The policy follows A -
 penalty with
 
-    state   penalty_t = lambda / eps * (G_t - eta)+                          as in the published code
-    post    penalty_t = lambda / eps * GAE of the tail excess (G - eta)+     what the Lagrangian asks for
+    state   penalty_t = lambda / eps * (G_t - eta)+                          the published code
+    post    penalty_t = lambda / eps * GAE of the tail excess (G - eta)+     as the Lagrangian
 
-The first is a function of the state alone, a baseline: its expected policy gradient is zero, so the
-constraint steers nothing. The second depends on what the action led to. The multiplier follows from
-a proportional-integral controller of the error e = CVaR - l in raw cost units (paper
-tab:baseline-hyperparams):
+The first depends on the state alone, as a baseline does, so its expected policy gradient is zero
+and the constraint has no effect. The second depends on the action. A proportional-integral controller
+of the error e = CVaR - l in raw cost units sets the multiplier (paper tab:baseline-hyperparams):
 
     I <- clip(I + step * e, 0, cap),      lambda = clip(I + k_p * e, 0, cap)
 """
@@ -49,18 +48,18 @@ class CPPOConfig(Settings):
     estimation: EstimationConfig = field(default_factory=EstimationConfig)
     clipped: ClippedConfig = field(default_factory=ClippedConfig)
     penalty: Literal["state", "post"] = "state"
-    """`state`: the published penalty, whose expected gradient is zero. `post`: charged to the actions
-    that caused it."""
+    """`state`: the published penalty, whose expected gradient is zero. `post`: a penalty on the
+    actions that caused the cost."""
     multiplier_init: Amount = 1.0
     """Lagrange multiplier at the start."""
     multiplier_step: Amount = 0.03
-    """Integral gain: increase of the multiplier per update and unit of excess cost."""
+    """Integral gain: increase of the multiplier per update for each unit of excess cost."""
     proportional_gain: Amount = 15.0
     """Proportional gain k_p."""
     cvar_clip_ratio: Positive = 300.0
     """Largest penalty, as a multiple of the reward value |V(x_t)|."""
     standardise: Standardise = "batch"
-    """What the penalised advantage is standardised over."""
+    """Samples over which the penalised advantage is standardised."""
 
     serves: ClassVar[tuple[Kind, ...]] = ("chance", "cvar")
 
@@ -131,8 +130,8 @@ def penalised_objective(config: CPPOConfig):
 def tail_mean(
     window: EpisodeWindow, episodes: int, predicted: Steps, terms: Terms
 ) -> Float[Array, ""]:
-    """CVaR of the recent episodes if there are at least 1 / epsilon, else of the predictions; in
-    limits."""
+    """CVaR in units of the limit: of the recent episodes if there are at least 1 / epsilon, else of
+    the predictions."""
     valid = recent(window, episodes)
     of_episodes = conditional_value_at_risk(window.cost / terms.limit, terms.epsilon, valid)
     of_predictions = conditional_value_at_risk(predicted.reshape(-1), terms.epsilon)
@@ -142,7 +141,7 @@ def tail_mean(
 def control(
     memory: Controller, error: Float[Array, ""], ready: Bool[Array, ""], config: CPPOConfig
 ) -> Controller:
-    """The next multiplier; the same one until enough episodes have ended."""
+    """The next multiplier; unchanged until enough episodes have ended."""
     integral = jnp.clip(memory.integral + config.multiplier_step * error, 0, MULTIPLIER_CAP)
     multiplier = jnp.clip(integral + config.proportional_gain * error, 0, MULTIPLIER_CAP)
     usable = ready & jnp.isfinite(error)

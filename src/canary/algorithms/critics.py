@@ -1,8 +1,8 @@
 """Fit critics to their targets by mean squared error, each with its own network, optimiser and
 gradient clip.
 
-A joint clip lets the critic with the largest targets starve the others: their gradients fall below
-Adam's epsilon.
+Under a joint clip the critic with the largest targets would shrink the gradients of the others
+below Adam's epsilon.
 """
 
 from collections.abc import Callable
@@ -48,20 +48,20 @@ class Critics(eqx.Module):
 
 @dataclass(frozen=True)
 class CriticModel:
-    """A critic of another kind than the scalar ones."""
+    """A critic that is not scalar, such as one of quantiles."""
 
     init: Callable[[PRNGKeyArray, int], PyTree]
-    """`init(key, input_size)`: networks and optimiser."""
+    """`init(key, input_size)` makes networks and optimiser."""
     predict: Callable[[PyTree, Float[Array, "time env input"]], Float[Array, "output time env"]]
     fit: Callable[
         [PyTree, Inputs, Rollout, Float[Array, "output time env"], Terms, PRNGKeyArray],
         tuple[PyTree, Metrics],
     ]
-    """`fit(state, inputs, rollout, predictions after each step, terms, key)`."""
+    """`fit(state, inputs, rollout, predictions after each step, terms, key)` learns a batch."""
 
 
 FitBatch = tuple[Inputs, Float[Array, "target row"], Float[Array, ""]]
-"""Rows of a gradient step, their targets, and its learning rate."""
+"""Rows, targets and learning rate of one gradient step."""
 
 NO_MODEL = CriticModel(
     init=lambda key, input_size: None,
@@ -71,7 +71,7 @@ NO_MODEL = CriticModel(
 
 
 def make_optimiser(gradient_clip: float) -> optax.GradientTransformation:
-    """Adam on the clipped gradient, without the learning rate, which is a run-time value."""
+    """Adam on the clipped gradient; the caller applies the learning rate, a run-time value."""
     return optax.chain(optax.clip_by_global_norm(gradient_clip), optax.scale_by_adam(eps=1e-5))
 
 
@@ -82,7 +82,7 @@ def guarded_step(
     gradient: PyTree,
     state: optax.OptState,
 ) -> tuple[PyTree, optax.OptState]:
-    """One step of the optimiser, or none where the gradient is not finite."""
+    """One step of the optimiser, or none if the gradient is not finite."""
     direction, new_state = optimiser.update(gradient, state)
     new = (jax.tree.map(lambda leaf, change: leaf - rate * change, network, direction), new_state)
     finite = jnp.isfinite(optax.tree.norm(gradient))
@@ -100,7 +100,7 @@ def minibatch_orders(
 
 
 def learning_rates(config: CriticConfig, terms: Terms) -> Float[Array, "step"]:
-    """Of the gradient steps of this update; linear to zero over the run."""
+    """Learning rates of the gradient steps of this update, linear to zero over the run."""
     done = terms.iteration + jnp.arange(config.steps) / config.steps
     return config.learning_rate * jnp.maximum(1 - done / terms.updates, 0)
 
@@ -123,8 +123,8 @@ def fit_critics(
     """The fitted critics and the loss of each at its last gradient step. With a `joint_clip` the
     norm of all gradients together is clipped, as with one summed loss.
 
-    A critic whose loss is not finite keeps its weights for that step. Samples that share a row pull
-    its value towards their mean, so the mean is the target, and their spread is added to the loss.
+    A critic whose gradient is not finite keeps its weights for that step. Samples that share a row
+    have their mean as target; their spread is added to the loss.
     """
     means = inputs.averaged(targets)
     merged_shares = inputs.row_weights() if inputs.merged else None
@@ -157,7 +157,7 @@ def over_minibatches(
     terms: Terms,
     key: PRNGKeyArray,
 ) -> tuple[PyTree, Array]:
-    """All gradient steps of an update, each on the whole batch or on a share of it."""
+    """All gradient steps of an update, each on a minibatch or on the whole batch."""
     rates, samples = learning_rates(config, terms), targets.shape[1]
     if config.minibatches == 1 or inputs.merged:  # merged inputs are few
         return jax.lax.scan(lambda s, rate: step(s, (inputs, targets, rate)), state, rates)

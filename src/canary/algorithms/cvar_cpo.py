@@ -4,9 +4,9 @@
 
 (paper eq. rockafellar; after Zhang et al., "CVaR-Constrained Policy Optimization"). The minimiser
 is eta = VaR_eps(C), and by the envelope theorem the gradient may hold it fixed. With y_t the cost
-spent so far and q_i(x) quantiles of the cost to come, V^h(x_t) = mean_i (y_t + g_t q_i(x_t) - eta)+
-estimates E[(C - eta)+ | x_t], and GAE on V^h gives the advantage of the tail excess, whose
-surrogate change is Z^h. In units of the limit:
+spent so far and q_i(x) quantiles of the remaining cost, V^h(x_t) = mean_i (y_t + g_t q_i(x_t) -
+eta)+ estimates E[(C - eta)+ | x_t]. GAE on V^h gives the advantage of the tail excess; Z^h is its
+surrogate change. In units of the limit:
 
     L = eta + E[(C - eta)+] / eps - 1 + Z^h / eps
 
@@ -14,9 +14,9 @@ The critic
 
     q_i(x) = softplus(d) + softplus(k) * sum_{j <= i} softmax(phi)_j,      (d, k, phi) = network(x)
 
-estimates the quantile of level (i + 1/2) / N of the cost to come: increasing in i by construction,
-never negative. It learns by quantile regression from samples of the TD(lambda) mixture of
-distributional returns, which is c_t alone at the end of an episode:
+estimates the quantile of level (i + 1/2) / N of the remaining cost. It increases with i by
+construction and is never negative. It learns by quantile regression from samples of the TD(lambda)
+mixture of distributional returns, which is c_t at the end of an episode:
 
     G_t = c_t + gamma_c * (G_{t+1} with probability lambda, else a sampled quantile of x_{t+1})
 """
@@ -110,7 +110,7 @@ def cvar_constraint(config: CVaRCPOConfig):
         return RiskEstimate(
             advantages=advantage[None],
             targets=jnp.zeros((0, *rollout.cost.shape)),
-            # V^h is about the whole cost C: its discounts are inside, so no step has a weight.
+            # The tail excess is of the whole cost C, which is discounted already: no weights.
             bound=lambda change: value + change / terms.epsilon,
             metrics=episode_metrics(window, episodes, terms.limit)
             | {"eta": eta * terms.limit, "cvar": (value + 1) * terms.limit},
@@ -125,8 +125,8 @@ def tail_threshold(
     totals: Float[Array, "quantile time env"],
     epsilon: ArrayLike,
 ) -> Float[Array, ""]:
-    """VaR_epsilon of the recent episodes if there are at least 1 / epsilon of them; else of the
-    critic's predictions of C, within the range of those episodes.
+    """VaR_epsilon of the recent episodes if there are at least 1 / epsilon of them; else
+    VaR_epsilon of the critic's predictions of C, clipped to the range of those episodes.
 
     Any threshold gives an upper bound of CVaR, so an error here is on the safe side.
     """
@@ -143,8 +143,7 @@ def tail_threshold(
 def worst_episodes(
     rollout: Rollout, threshold: Float[Array, ""], mean: Float[Array, ""]
 ) -> Float[Array, "time env"]:
-    """C - mean for every step of an episode that ends in this batch with C >= threshold, 0 for all
-    others."""
+    """C - mean at every step of an episode that ends in this batch with C >= threshold, else 0."""
     total, zero = spent_after(rollout), jnp.zeros_like(rollout.cost)
     signal = (total - mean) * (rollout.done & (total >= threshold))
     return cost_advantages(rollout, signal, zero, zero, discount=1.0, decay=1.0)[0]
@@ -158,7 +157,7 @@ class QuantileState(eqx.Module):
 def quantile_critic(
     config: QuantileConfig, critic: CriticConfig, estimation: EstimationConfig
 ) -> CriticModel:
-    """The critic as the trust-region engine wants it."""
+    """The quantile critic for the trust-region engine."""
     optimiser = make_optimiser(critic.gradient_clip)
 
     def init(key: PRNGKeyArray, input_size: int) -> QuantileState:
@@ -204,7 +203,7 @@ def quantile_critic(
 
 
 def quantiles(output: Float[Array, "*batch output"]) -> Float[Array, "*batch quantile"]:
-    """The increasing head: an offset, and a spread divided among the gaps."""
+    """The increasing head: an offset plus cumulative shares of a spread."""
     shares = jnp.cumsum(jax.nn.softmax(output[..., 2:]), -1)
     return jax.nn.softplus(output[..., :1]) + jax.nn.softplus(output[..., 1:2]) * shares
 
@@ -220,8 +219,8 @@ def sampled_returns(
     estimation: EstimationConfig,
     key: PRNGKeyArray,
 ) -> Float[Array, "target time env"]:
-    """Samples of the TD(lambda) mixture of the cost to come at every step. Levels are drawn one
-    from each of `samples` equal strata, which leaves less of the tail to chance."""
+    """Samples of the TD(lambda) mixture of the remaining cost at every step. Levels are stratified,
+    one from each of `samples` equal strata, which covers the tail evenly."""
     count, length, width = after.shape
     key_level, key_go_on = jax.random.split(key)
     strata = jnp.arange(samples)[:, None, None] + jax.random.uniform(
@@ -245,7 +244,7 @@ def quantile_slope(
     prediction: Float[Array, "row quantile"], target: Float[Array, "target row"], huber: float
 ) -> Float[Array, "row quantile"]:
     """Derivative by q_i of the mean over targets T of |tau_i - 1[T < q_i]| * Huber((T - q_i) /
-    huber). Summed target by target: differentiating the loss would keep an array of all pairs."""
+    huber). Summed target by target: autodiff would store an array of all pairs."""
     tau = levels(prediction.shape[1])
 
     def add(total: Float[Array, "row quantile"], one: Float[Array, "row"]):

@@ -1,4 +1,4 @@
-"""Network inputs of a trust-region update, each distinct one evaluated once.
+"""Network inputs of a trust-region update. Each distinct input is evaluated once.
 
 In a finite environment a batch of a thousand steps has a few hundred distinct inputs x = (s, g, y).
 Evaluating networks on the distinct rows and copying the results gives every loss, gradient and
@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 
 class Inputs(eqx.Module):
-    """Rows to evaluate, and the 0-1 matrix of which row each sample reads (None: its own)."""
+    """Rows to evaluate, and a 0-1 matrix that maps samples to rows (None: each sample is a row)."""
 
     rows: Float[Array, "row input"]
     row_of_sample: Float[Array, "sample row"] | None = None
@@ -38,12 +38,12 @@ class Inputs(eqx.Module):
         return jax.tree.map(lambda leaf: self.row_of_sample @ leaf, result)
 
     def gather(self, values: Float[Array, "row output"]) -> Float[Array, "sample output"]:
-        """Each sample's row of `values`. Where a row is as wide as the quantiles, this takes half the
+        """Each sample's row of `values`. For rows as wide as the quantiles, this takes half the
         time of the product in `evaluate`."""
         return values if self.row_of_sample is None else values[self.row_of_sample.argmax(1)]
 
     def row_weights(self, weight: Float[Array, "sample"] | None = None) -> Float[Array, "row"]:
-        """Share of the batch that reads each row, with samples counted by weight."""
+        """Share of the batch that reads each row; samples count by weight."""
         count = self.rows.shape[0]
         if self.row_of_sample is None:
             return jnp.full(count, 1 / count, self.rows.dtype) if weight is None else weight / count
@@ -52,7 +52,7 @@ class Inputs(eqx.Module):
         return weight @ self.row_of_sample / weight.shape[0]
 
     def averaged(self, values: Float[Array, "kind sample"]) -> Float[Array, "kind row"]:
-        """Mean of each row's samples, 0 for a row that nobody reads."""
+        """Mean over the samples of each row; 0 for a row without samples."""
         if self.row_of_sample is None:
             return values
         return values @ self.row_of_sample / jnp.maximum(self.row_of_sample.sum(0), 1)
@@ -64,8 +64,8 @@ def merge_duplicates(
     """The distinct rows padded to `capacity`, their number, and whether they represent the batch
     exactly.
 
-    Rows are sorted by a random projection, so equal rows fall together. Two different rows with one
-    projection, or more rows than the capacity, are found by a comparison.
+    Sorting by a random projection puts equal rows together. A comparison at the end finds different
+    rows with equal projections, and more rows than the capacity.
     """
     projection = jax.random.normal(jax.random.key(0), (rows.shape[1],))
     # A sum, not a matrix product: equal rows must give equal bits wherever they stand.
@@ -83,8 +83,8 @@ def merge_duplicates(
 def on_distinct_rows(
     rows: Float[Array, "sample input"], capacity: int, compute: Callable[[Inputs], Result]
 ) -> Result:
-    """`compute` on the merged inputs where that is exact, else on the rows as they are; capacity 0
-    never merges. A good policy visits few inputs, so there are smaller sizes, too."""
+    """`compute` on the merged inputs if that is exact, else on the rows themselves; capacity 0
+    never merges. A trained policy visits few inputs, so smaller sizes are compiled too."""
     if capacity == 0:
         return compute(Inputs(rows))
     merged, count, exact = merge_duplicates(rows, capacity)

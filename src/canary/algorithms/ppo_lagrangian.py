@@ -3,7 +3,7 @@
 
     maximise J(pi)  subject to  K(pi) <= 1,           J(pi) - lambda (K(pi) - 1)
 
-K is what the constraint limits, in units of what it allows, and always the expectation of a sum
+K is the constrained quantity in units of its allowed value. It is always the expectation of a sum
 over the episode:
 
     Chance   K = P(C > l) / eps                          1 / eps for the step that takes the episode over the limit
@@ -11,8 +11,8 @@ over the episode:
     CVaR     K = (eta + E[(C - eta)+] / eps) / l         (C - eta)+ / eps at the end, eta = min(VaR_eps(C), l) held fixed
 
 So one critic gives its advantage A^K (`priced.expected_sum`), and the policy follows the reward
-minus the price of A^K (see `canary.algorithms.priced`): dual ascent in the logarithm of the price, with a proportional term
-against oscillation (Stooke et al., 2020).
+advantage minus the price times A^K (see `canary.algorithms.priced`). The price follows dual ascent
+in its logarithm, with a proportional term against oscillation (Stooke et al., 2020).
 """
 
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ class PPOLagrangianConfig(Settings):
             task,
             self.estimation,
             partial(expected_sum, self.estimation),
-            # A mean does not care what was spent before; a tail does.
+            # A limit on a mean does not depend on the spent cost; the others do.
             observe_spent=set(task.kinds) != {"mean"} if observed is None else observed,
         )
         return clipped_algorithm(method, task, self.estimation, self.clipped)

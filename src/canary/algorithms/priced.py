@@ -2,24 +2,24 @@
 
     A(x, a) = (A^r / sd(A^r) - p(x) A^c / sd(A^c)) / (1 + p(x)),    p(x) = lambda w(x)
 
-A^c is the advantage of what is priced and p(x) its price: lambda everywhere (PPO-Lagrangian, w = 1),
-or lambda times a weight of the state (Canary). Each advantage is in units of its own deviation, so
-p / (1 + p) is the constraint's share of the step in a state, for any units of reward and cost.
-Dividing by 1 + p gives every state the same say. Without it a few states at risk would drown out all
-others, and the policy would forget what earns the reward where cost is free.
+A^c is the advantage of the priced cost and p(x) its price: lambda everywhere (PPO-Lagrangian, w =
+1), or lambda times a weight of the state (Canary). Each advantage is in units of its own deviation,
+so p / (1 + p) is the constraint's share of the step in a state, for any units of reward and cost.
+Dividing by 1 + p gives all states similar weight. Without it a few states at risk would outweigh
+the others, and the policy would forget how to earn reward in safe states.
 
-lambda is a proportional-integral controller in logarithms. With K what the constraint limits, in
-units of what it allows:
+A proportional-integral controller in logarithms sets lambda. With K the constrained quantity in
+units of its allowed value:
 
     e = clip(s log K, -1, 1),    log I <- clip(log I + k_i e),    lambda = exp(clip(log I + k_p e))
 
 with a sensitivity s: a probability varies by factors, a mean by per cents (`SENSITIVITY`).
-The policy integrates what lambda asks for, so the proportional term does most of the work. K is
-measured over a window of episodes and lags by as long as the window takes to renew. Meanwhile a high
-price overshoots: the reward has no share left, and the policy forgets what it could do. So the
-highest price is in proportion to the share of the window that one batch renews.
+The policy itself integrates, so the proportional term does most of the work. K is measured over a
+window of episodes, so it lags by the time that the window takes to renew. During this lag a high
+price overshoots: the reward loses its influence, and the policy forgets how to earn it. So the
+highest price is proportional to the share of the window that one batch renews.
 
-Several constraints have a price each: p A^c / sd(A^c) and p are sums over them.
+With several constraints, each has a price: p A^c / sd(A^c) and p are sums over them.
 """
 
 import math
@@ -48,12 +48,12 @@ INTEGRAL_GAIN = 0.03
 PROPORTIONAL_GAIN = 1.0
 LOWEST_PRICE = 0.02
 SENSITIVITY: dict[Kind, float] = {"chance": 1.0, "mean": 10.0, "cvar": 10.0}
-START = 0.5  # log lambda: safe first, then rich
-START_OF_SEVERAL = 0.0  # log lambda: together, high prices would drown out the reward
+START = 0.5  # log lambda: become safe before rich
+START_OF_SEVERAL = 0.0  # log lambda: several high prices together would outweigh the reward
 
 
 class Price(eqx.Module):
-    """The controller between two updates; of several constraints, one each."""
+    """State of the controller, one entry per constraint."""
 
     log_integral: Float[Array, "*constraint"]
 
@@ -65,14 +65,14 @@ class Price(eqx.Module):
 
 
 def renewed_share(batch: Batch, horizon: int, window: int) -> float:
-    """Of a window of so many episodes, the share that a batch renews, if episodes are whole."""
+    """Share of a window of `window` whole episodes that one batch renews."""
     return batch.rollout.reward.size / (horizon * window)
 
 
 def highest_price(renewed: float, progress: ArrayLike) -> Array:
-    """200 times the share of the window that a batch renews, at least e^2; up to five times as much
-    towards the end of the run. A high price at the start keeps the policy from learning what earns
-    the reward; later steps are smaller, and what was learnt survives."""
+    """200 times the share of the window that a batch renews, at least e^2, rising fivefold over the
+    run. At the start a high price would keep the policy from learning to earn reward; later,
+    learning rates are smaller and the policy keeps what it learnt."""
     return jnp.asarray(max(200 * renewed, math.exp(2)) * (1 + 4 * progress))
 
 
@@ -83,7 +83,7 @@ def next_price(
     lowest: ArrayLike,
     sensitivity: ArrayLike = 1.0,
 ) -> tuple[Price, Float[Array, "*constraint"]]:
-    """The controller and lambda after K was measured as `level`; NaN, no measurement, is no error."""
+    """The controller and lambda after K was measured as `level`; NaN (not measured) counts as 1."""
     bounds = jnp.log(lowest), jnp.log(highest)
     error = jnp.clip(sensitivity * jnp.log(jnp.maximum(level, 1e-6)), -1, 1)
     error = jnp.where(jnp.isnan(error), 0.0, error)
@@ -95,13 +95,13 @@ def next_price(
 def priced_advantage(
     reward: Steps, costs: Sequence[Steps], prices: Sequence[Steps | Float[Array, ""]]
 ) -> Float[Array, "time env"]:
-    """A of the equation above."""
+    """A(x, a), the first equation of this module."""
     charged = (price * standardised(cost) for price, cost in zip(prices, costs, strict=True))
     return (standardised(reward) - reduce(add, charged)) / (1 + reduce(add, prices))
 
 
 def standardised(advantage: Steps) -> Steps:
-    """In units of its deviation; 0 where it does not vary or is not finite."""
+    """The centred advantage in units of its deviation; non-finite entries count as 0."""
     advantage = jnp.where(jnp.isfinite(advantage), advantage, 0)
     centred = advantage - advantage.mean()
     return centred / (jnp.sqrt(jnp.mean(centred**2)) + 1e-8)
@@ -109,30 +109,30 @@ def standardised(advantage: Steps) -> Steps:
 
 @dataclass(frozen=True)
 class Charge:
-    """What a batch says about one constraint."""
+    """One constraint on one batch."""
 
     level: Float[Array, ""]
-    """K, where 1 is what is allowed."""
+    """K; at most 1 is allowed."""
     advantage: Steps
-    """A^c, of what is priced."""
+    """A^c."""
     weight: Steps
-    """w, of the price in each state."""
+    """w(x), the weight of the price in each state."""
     targets: Sequence[Steps]
-    """Of the constraint's own critics."""
+    """Targets of the constraint's critics."""
     metrics: Metrics
 
 
 @dataclass(frozen=True)
 class Penalty:
-    """How one constraint is charged for."""
+    """How one constraint is priced."""
 
     critics: int
     sensitivity: float
-    """Of the price."""
+    """s of the controller."""
     lowest_price: float
-    """Above 0, so that the price can rise again in time."""
+    """Positive, so that the price can rise again in time."""
     charge: Callable[[Batch, Terms], Charge]
-    """The batch has the values of the constraint's own critics, and one cost."""
+    """`charge(batch, terms)`; the batch has one cost and the values of the constraint's critics."""
 
 
 def priced_method(
@@ -142,7 +142,7 @@ def priced_method(
     *,
     observe_spent: bool,
 ) -> ClippedMethod:
-    """The clipped method that charges for each constraint by the penalty of its kind."""
+    """The clipped method that prices each constraint by the penalty of its kind."""
     penalties = [penalty(kind) for kind in task.kinds]
     return ClippedMethod(
         critics=sum(each.critics for each in penalties),
@@ -156,8 +156,7 @@ def priced_method(
 def priced_objective(
     penalties: Sequence[Penalty], horizon: int, window: int
 ) -> Callable[[Batch, Terms, Price], Objective]:
-    """The reward minus the priced constraints, of which each has a penalty; `window` episodes, at
-    least, are looked at."""
+    """The reward minus the priced constraints, measured over at least `window` episodes."""
 
     def objective(batch: Batch, terms: Terms, memory: Price) -> Objective:
         reward_advantage, reward_target = batch.reward
@@ -197,8 +196,8 @@ def priced_objective(
 
 
 def expected_sum(estimation: EstimationConfig, kind: Kind, aim: float = 1.0) -> Penalty:
-    """K as the expectation of a sum over the episode (see `ppo_lagrangian`), held at `aim`; one
-    critic gives its advantage."""
+    """Holds K, the expectation of a sum over the episode (see `ppo_lagrangian`), at `aim`, with one
+    critic."""
 
     def charge(batch: Batch, terms: Terms) -> Charge:
         level, eta = constrained(batch.window, estimation.window, terms, kind)
@@ -218,11 +217,10 @@ def expected_sum(estimation: EstimationConfig, kind: Kind, aim: float = 1.0) -> 
 def constrained(
     window: EpisodeWindow, episodes: int, terms: Terms, kind: Kind
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """K of the recent episodes, and eta, in limits."""
+    """K of the recent episodes, and eta in units of the limit."""
     valid = recent(window, episodes)
     costs, count = in_limits(window.cost, terms.limit), jnp.maximum(valid.sum(), 1)
-    # At most the limit: where VaR is above it, CVaR may be flat, and every eta gives an upper bound
-    # of it.
+    # Capped at the limit: above it CVaR may be flat, and any eta gives an upper bound of CVaR.
     eta = jnp.minimum(value_at_risk(costs, terms.epsilon, valid), 1)
     if kind == "chance":
         level = violation_rate(window.cost, terms.limit, valid) / terms.epsilon
@@ -239,9 +237,9 @@ def constrained(
 def charged(
     rollout: Rollout, eta: Float[Array, ""], terms: Terms, kind: Kind, cost_discount: float
 ) -> tuple[Steps, float, Steps]:
-    """What each step is charged, the discount of its sum, and the weight of a step's advantage in
-    the gradient of K."""
-    # Probabilities and whole costs C have their discounts inside
+    """The charge of each step, the discount of the sum of charges, and the weight of each step's
+    advantage in the gradient of K."""
+    # 1[C > l] and (C - eta)+ depend on C, which is discounted already
     ones = jnp.ones_like(rollout.discount)
     if kind == "chance":
         return breach_indicator(rollout, terms.limit), 1.0, ones

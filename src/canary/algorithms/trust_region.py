@@ -1,4 +1,4 @@
-"""The trust-region engine: Canary as published, CPO and CVaR-CPO hand it a `RiskConstraint` each.
+"""The trust-region engine. Canary as published, CPO and CVaR-CPO each give it a `RiskConstraint`.
 
 `update` reads as the paper's Algorithm 1: estimate advantages and cost statistics, construct the
 constraint, step the policy, fit the critics.
@@ -43,26 +43,26 @@ from canary.values import Settings
 
 @dataclass(frozen=True, kw_only=True)
 class TrustRegionSettings(Settings):
-    """What the methods of this engine have in common."""
+    """Settings that the methods of this engine share."""
 
     estimation: EstimationConfig = field(default_factory=EstimationConfig)
     trust_region: TrustRegionConfig = field(default_factory=TrustRegionConfig)
     critic: CriticConfig = field(default_factory=CriticConfig)
 
     serves: ClassVar[tuple[Kind, ...]] = ("chance",)
-    """The kinds of constraint that it can train under."""
+    """Kinds of constraint that the method supports."""
 
 
 @dataclass(frozen=True)
 class RiskEstimate:
-    """A constraint at the current policy, as one batch shows it."""
+    """A constraint at the current policy, estimated from one batch."""
 
     advantages: Float[Array, "signal time env"]
-    """Advantage of every signal that the constraint is made of."""
+    """Advantages of the signals in the constraint."""
     targets: Values
-    """What each of the constraint's critics should learn from this batch."""
+    """Target of each of the constraint's critics."""
     bound: Bound
-    """The constraint from the changes of the signals' episode sums; <= 0 is safe."""
+    """Maps the changes of the signals' episode sums to the constraint; <= 0 is safe."""
     weight: Steps | None = None
     """Weight of each step in the surrogates: the cost discount g_t; None: 1."""
     metrics: Metrics = field(default_factory=dict)
@@ -70,14 +70,14 @@ class RiskEstimate:
 
 @dataclass(frozen=True)
 class RiskConstraint:
-    """What a method hands to the engine."""
+    """What a method gives the engine."""
 
     critics: int
     """Number of scalar cost critics."""
     estimate: Callable[[Batch, Terms], RiskEstimate]
-    """The batch has the values of the constraint's own critics."""
+    """`estimate(batch, terms)`, where the batch has the values of the constraint's critics only."""
     model: CriticModel = NO_MODEL
-    """A critic of another kind; its predictions follow the values of the scalar ones."""
+    """A non-scalar critic, whose predictions follow the values of the scalar ones."""
     sees_spent: bool = True
     """Whether the scalar critics see g_t and y_t; by default the policy sees the same."""
 
@@ -119,7 +119,7 @@ def trust_region_algorithm(
         reward_advantage, reward_target = batch.reward
         targets = jnp.concatenate([reward_target[None], estimate.targets])
         samples = flatten(rollout, reward_advantage, estimate)
-        # From a per-step mean to the sum over an episode
+        # Converts a mean over steps to a sum over an episode
         length = cost_moments(window, estimation.window, terms.limit).length
         scale = jnp.ones(()) if region.as_authors else length
         key_critics, key_model = jax.random.split(key)
@@ -153,7 +153,7 @@ def trust_region_algorithm(
 
 
 def flatten(rollout: Rollout, reward_advantage: Steps, estimate: RiskEstimate) -> Samples:
-    """The reward advantage standardised, cost-type advantages centred: they have units."""
+    """Flat samples: the reward advantage standardised, cost-type advantages only centred."""
     given = estimate.weight
     weight = (jnp.ones_like(rollout.discount) if given is None else given).reshape(-1)
     signals = estimate.advantages.reshape(estimate.advantages.shape[0], -1)

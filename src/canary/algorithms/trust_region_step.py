@@ -5,16 +5,16 @@
 (paper eq. varcpo-constraint) with the surrogates of one batch, and
 ratio_t = pi_theta(a_t | x_t) / pi_k(a_t | x_t):
 
-    L(theta)   = mean_t[ ratio_t A_t ]                of the reward
-    Z(theta)   = scale * mean_t[ g_t ratio_t A^i_t ]  of each cost signal i
-    L_i(theta) = bound_i(Z(theta))                    of each constraint
+    L(theta)   = mean_t[ ratio_t A_t ]                for the reward
+    Z(theta)   = scale * mean_t[ g_t ratio_t A^i_t ]  for each cost signal i
+    L_i(theta) = bound_i(Z(theta))                    for each constraint
 
 The step linearises the surrogates (eq. practical-update), preconditions their gradients with the
-curvature H of the KL divergence, and solves the small problem that is left in closed form (appendix
-"Closed-Form Solver"). This is a model, so the surrogates themselves decide, as in CPO: of
-theta_k + shrink^j s for j = 0, 1, ..., the first that satisfies them is taken. What must be satisfied
-depends on the tier of eq:recovery that produced the step s. With c the constraints at theta_k and D
-the changes from there:
+curvature H of the KL divergence, and solves the remaining small problem in closed form (appendix
+"Closed-Form Solver"). The solution is that of a model, so a line search tests the surrogates, as in
+CPO: it takes the first of theta_k + shrink^j s, j = 0, 1, ..., that meets the conditions below.
+They depend on the tier of eq:recovery that produced the step s. With c the constraints at theta_k
+and D the changes from there:
 
 | tier                     | reward | constraints                              |
 |--------------------------|--------|------------------------------------------|
@@ -23,7 +23,7 @@ the changes from there:
 | bound restoration        | free   | D_B <= 0 and D_mu <= max(-c_mu, 0)       |
 | mean restoration         | free   | D_mu <= 0                                |
 
-In every row all numbers must be finite, and the mean KL divergence within the radius.
+In every row all numbers must be finite and the mean KL divergence must be within the radius.
 """
 
 from collections.abc import Callable
@@ -47,7 +47,7 @@ from canary.values import Amount, Count, Positive, PositiveShare, Settings
 
 Parameters = Float[Array, "params"]
 Bound = Callable[[Float[Array, "signal"]], Float[Array, "constraint"]]
-"""The constraint surrogates L_i from the surrogate changes Z of the signals; <= 0 is safe."""
+"""Maps the surrogate changes Z of the signals to the surrogates L_i; <= 0 is safe."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,23 +67,23 @@ class TrustRegionConfig(Settings):
     shrink: PositiveShare = 0.8
     """Length of an attempt, as a multiple of the previous one."""
     reading: Literal["equations", "authors"] = "equations"
-    """`equations`: the paper's equations. `authors`: details of its authors' public code, which comes
-    near the published table."""
+    """`equations`: the paper's equations. `authors`: also details of the authors' public code,
+    which come near the published table."""
 
     @property
     def as_authors(self) -> bool:
-        """Whether to do as the authors' code where it differs from the equations
+        """Whether to follow the authors' code where it differs from the equations
         (docs/readings.md)."""
         return self.reading == "authors"
 
 
 class Samples(eqx.Module):
-    """A flattened batch as the policy update sees it."""
+    """A flattened batch for the policy update."""
 
     action: Shaped[Array, "sample ..."]
     reward_advantage: Float[Array, "sample"]
     cost_advantages: Float[Array, "signal sample"]
-    """Centred advantage of every signal that the constraints are made of."""
+    """Centred advantages of the signals in the constraints."""
     weight: Float[Array, "sample"]
     """Weight g_t of each step in the constraints."""
 
@@ -96,7 +96,7 @@ class Levels(eqx.Module):
     """(bound, mean), or the bound alone."""
     kl: Float[Array, ""]
     """KL divergence from the old policy: the larger of its mean over the batch and its mean
-    weighted with g_t, which is the one of the paper's theorem."""
+    weighted with g_t, as in the paper's theorem."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Surrogates:
     """pi_k, which collected the batch."""
     inputs: Inputs
     old: Distribution
-    """Of pi_k on the inputs."""
+    """Action distribution of pi_k on the inputs."""
     samples: Samples
     bound: Bound
     scale: Float[Array, ""]
@@ -131,8 +131,7 @@ class Surrogates:
         )
 
     def gradients(self, theta: Parameters) -> tuple[Levels, Float[Array, "vector params"]]:
-        """The surrogates at theta and the gradients (g, b_1, ...) of reward and constraints
-        there."""
+        """The surrogates at theta, and the gradients (g, b_1, ...) of reward and constraints."""
 
         def stacked(theta: Parameters) -> tuple[Float[Array, "vector"], Levels]:
             levels = self(theta)
@@ -143,17 +142,17 @@ class Surrogates:
 
 
 class Found(eqx.Module):
-    """What the line search found. If no point was accepted, `theta` is the start, bit for bit."""
+    """Result of the line search. If no point was accepted, `theta` is the start, bit for bit."""
 
     theta: Parameters
     accepted: Bool[Array, ""]
     attempts: Int[Array, ""]
     levels: Levels
-    """At the last attempt."""
+    """The surrogates at the last attempt."""
 
 
 class Step(eqx.Module):
-    """What one step did."""
+    """Record of one step."""
 
     before: Levels
     gram: Float[Array, "vector vector"]
@@ -167,8 +166,7 @@ class Step(eqx.Module):
 def trust_region_step(
     surrogates: Surrogates, ready: Bool[Array, ""], config: TrustRegionConfig
 ) -> tuple[Policy, Step]:
-    """The policy after one constrained step; the same policy if no safe step exists, or if it is
-    not `ready`."""
+    """The policy after one constrained step; unchanged if none is acceptable, or if not `ready`."""
     theta = surrogates.parameters()
     before, gradients = surrogates.gradients(theta)  # eqs. taylor-c, taylor-b, taylor-cmu
     product = curvature(surrogates, theta, config.damping)
@@ -199,8 +197,8 @@ def natural_gradients(
 def curvature(surrogates: Surrogates, theta: Parameters, damping: float) -> Product:
     """v -> H v.
 
-    A state's weight is the mean of the two in which the KL divergence is bounded: 1, and g_t over
-    its mean.
+    Two means of the KL divergence are bounded, with weights 1 and g_t / mean(g). A state's weight
+    in H is the mean of the two.
     """
     inputs, weight = surrogates.inputs, surrogates.samples.weight
     weights = inputs.row_weights(0.5 * (1 + weight / weight.mean()))
@@ -215,8 +213,8 @@ def fisher_product(
     weights: Float[Array, "row"],
     damping: float,
 ) -> Product:
-    """v -> (J' M J + damping) v, with M the Hessian of the mean KL in the distribution's own few
-    numbers and J the Jacobian of the network, which is linearised once."""
+    """v -> (J' M J + damping) v, with M the Hessian of the mean KL in the parameters of the action
+    distribution and J the Jacobian of the network, which is linearised once."""
     old, push = jax.linearize(distribution, theta)
     pull = jax.linear_transpose(push, theta)
 
@@ -263,8 +261,7 @@ def search(
 def acceptable(
     levels: Levels, before: Levels, tier: Int[Array, ""], radius: ArrayLike
 ) -> Bool[Array, ""]:
-    """Whether the point with these levels may be kept, by the row of the table that the tier
-    selects."""
+    """Whether the point with these levels meets the conditions of its tier."""
     gain = levels.reward - before.reward
     changes = levels.constraints - before.constraints
     within_slack = changes <= jnp.maximum(-before.constraints, 0)
@@ -280,7 +277,7 @@ def acceptable(
 
 
 def step_metrics(surrogates: Surrogates, step: Step, config: TrustRegionConfig) -> Metrics:
-    """What the step did."""
+    """Metrics of the step."""
     found, gram, start = step.found, step.gram, step.before.constraints[0]
     kl = jnp.where(found.accepted, found.levels.kl, 0.0)
     return {
@@ -301,7 +298,7 @@ def step_metrics(surrogates: Surrogates, step: Step, config: TrustRegionConfig) 
 
 
 def largest_advantage(surrogates: Surrogates, new: Policy) -> Float[Array, ""]:
-    """max over the batch of |ratio A| of the first signal: stands in for the theorem's alpha =
+    """max over the batch of |ratio A| of the first signal: an estimate of the theorem's alpha =
     max_x |E_{a ~ new} A(x, a)|, which `canary.exact.worst_case` computes exactly."""
     samples = surrogates.samples
     log_prob = surrogates.inputs.evaluate(new).log_prob(samples.action)

@@ -1,8 +1,8 @@
 """Conjugate gradients: solve H x = b when only products with H are available.
 
 The paper's closed-form solver (appendix "Closed-Form Solver") needs H⁻¹g, H⁻¹b_B and H⁻¹b_μ, where H
-is the Hessian of the mean KL divergence. One right-hand side is solved here; under `vmap` one batched
-product serves several.
+is the Hessian of the mean KL divergence. This module solves for one right-hand side; under `vmap`,
+one batched product serves several.
 """
 
 from collections.abc import Callable
@@ -27,12 +27,11 @@ class _State(eqx.Module):
 def conjugate_gradient(
     product: Product, rhs: Float[Array, "params"], *, iterations: int, tolerance: float
 ) -> tuple[Float[Array, "params"], Float[Array, "params"], Float[Array, ""]]:
-    """The x that solves H x = rhs for a symmetric positive definite H, in at most `iterations`
-    products, until ‖rhs - H x‖ <= tolerance · ‖rhs‖; H x, known without another product; and
-    ‖rhs - H x‖ / ‖rhs‖.
+    """Solve H x = rhs for a symmetric positive definite H, in at most `iterations` products or
+    until ‖rhs - H x‖ <= tolerance · ‖rhs‖. Returns x, H x and ‖rhs - H x‖ / ‖rhs‖.
 
-    The right-hand side is scaled to unit norm first, so its size does not change the iteration. A
-    non-finite one stops at once and stays non-finite in the result.
+    The right-hand side is scaled to unit norm first, so its size does not change the iteration.
+    With a non-finite right-hand side the loop stops at once and the result is not finite.
     """
     norm = _norm(rhs)
     unit = rhs / jnp.where(norm == 0, 1, norm)

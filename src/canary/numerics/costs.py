@@ -1,8 +1,8 @@
-"""The cost of an episode: in units of its limit, shaped, squared; when it violates the limit; and its
-moments over recent episodes.
+"""The cost of an episode: in units of its limit, shaped, squared; violations; and moments over
+recent episodes.
 
-The shaped cost phi makes Cantelli's inequality waste less. With y = C / l the episode cost in limits
-and a dead zone d in [0, 1),
+The shaped cost phi makes Cantelli's inequality tighter. With y = C / l the episode cost in units of
+the limit and a dead zone d in [0, 1),
 
     phi_d(y) = clip((y - d) / (1 - d), 0, 1)
 
@@ -11,12 +11,12 @@ Cantelli's inequality for X, with its mean mu < 1 and deviation sigma, gives for
 
     P(C > l) <= P(X >= 1) <= sigma^2 / (sigma^2 + (1 - mu)^2)
 
-d = 0 saturates the cost at the limit. d -> 1 is the violation indicator, for which the inequality is
-exact. Without a dead zone (None) phi(y) = y, the paper's own constraint. phi(y_{t+1}) - phi(y_t),
-summed over an episode, telescopes to X.
+With d = 0 the cost saturates at the limit. For d -> 1 it is the violation indicator, for which the
+inequality is exact. Without a dead zone (None) phi(y) = y, the paper's constraint. The sum of
+phi(y_{t+1}) - phi(y_t) over an episode telescopes to X.
 
-A batch may hold few episodes (EcoAnt: about two) or none, which must never read as "cost 0". So the
-episodes that end are kept in a ring, and moments are taken over the newest ones.
+In a batch few episodes may end (EcoAnt: about two), or none; no episode must not count as cost 0.
+So a ring stores the episodes that ended, and moments are taken over the newest ones.
 """
 
 from typing import Any
@@ -35,15 +35,15 @@ def in_limits(amount: Float[Array, "*batch"], limit: ArrayLike) -> Float[Array, 
     """amount / limit, correctly rounded.
 
     XLA turns a division by a constant into a product with its rounded reciprocal. Then costs and a
-    limit that are both seven times larger would train another policy. A divisor that depends on the
-    data is left alone.
+    limit that are both seven times larger would train another policy. XLA does not rewrite a
+    divisor that depends on the data.
     """
     return amount / (limit + 0 * amount)
 
 
-# Any: arrays of numpy and of JAX both know `clip`.
+# Any: arrays of numpy and of JAX both have `clip`.
 def shaped(spent: Any, dead_zone: Any) -> Any:
-    """phi_d of a cost in limits; the cost itself without a dead zone (None)."""
+    """phi_d of a cost in units of the limit; the cost itself if the dead zone is None."""
     if dead_zone is None:
         return spent
     return ((spent - dead_zone) / (1 - dead_zone)).clip(0, 1)
@@ -60,14 +60,14 @@ def augmented_cost(
 def violates(cost: Float[np.ndarray, "*episode"], limit: float) -> Bool[np.ndarray, "*episode"]:
     """C > limit, with the limit rounded to float32, the precision of the costs; NaN violates.
 
-    Three steps of 0.1 give float32's 0.3, which is a little more than the 0.3 of a Python float.
+    In float32 three steps of 0.1 cost 0.30000001, which is more than a limit of 0.3 in Python.
     """
     with np.errstate(over="ignore"):  # beyond float32: infinity, which is above every limit
         return ~(np.asarray(cost).astype(np.float32) <= np.float32(limit))
 
 
 class EpisodeWindow(eqx.Module):
-    """Ring of the most recent valid episodes; costs in raw units."""
+    """Ring of the newest valid episodes; costs in raw units."""
 
     cost: Float[Array, "ring"] | Float[Array, "ring cost"]
     reward: Float[Array, "ring"]
@@ -124,8 +124,7 @@ def record_episodes(window: EpisodeWindow, ends: EpisodeEnds) -> EpisodeWindow:
 
 
 def recent(window: EpisodeWindow, episodes: int) -> Bool[Array, "ring"]:
-    """Marks the episodes of the last batch or, if they are fewer than `episodes`, that many of the
-    newest."""
+    """Marks the episodes of the last batch, or the newest `episodes` if fewer ended in it."""
     size = window.cost.shape[0]
     age = (window.total - 1 - jnp.arange(size)) % size
     return age < jnp.minimum(jnp.maximum(window.new, episodes), window.total)
@@ -134,7 +133,7 @@ def recent(window: EpisodeWindow, episodes: int) -> Bool[Array, "ring"]:
 def cost_moments(
     window: EpisodeWindow, episodes: int, limit: ArrayLike, dead_zone: ArrayLike | None = None
 ) -> CostMoments:
-    """Moments of phi(C / limit) over the recent episodes; NaN without any, never 0."""
+    """Moments of phi(C / limit) over the recent episodes; NaN without any."""
     weight = recent(window, episodes).astype(window.cost.dtype)
     count = weight.sum()
     cost = shaped(in_limits(window.cost, limit), dead_zone)
@@ -144,7 +143,7 @@ def cost_moments(
 
 
 def episode_metrics(window: EpisodeWindow, episodes: int, limit: Float[Array, "..."]) -> Metrics:
-    """What the recent episodes cost, in raw units; NaN without any."""
+    """Cost statistics of the recent episodes, in raw units; NaN without any."""
     if limit.ndim:
         pairs = zip(window.by_cost(), limit, strict=True)
         return numbered([episode_metrics(each, episodes, own) for each, own in pairs])

@@ -27,8 +27,8 @@ def cantelli_probability(
     """The largest P(C > ℓ) that the moments allow: σ² / (σ² + (ℓ - μ)²) for μ < ℓ (eq:cantelli),
     else 1.
 
-    `or_equal` asks for P(C >= ℓ), as for a cost that saturates at the limit: then the answer at
-    μ = ℓ, σ = 0 is 1, not 0.
+    With `or_equal` it bounds P(C >= ℓ), which is needed for a cost that saturates at the limit: at
+    μ = ℓ, σ = 0 the result is 1, not 0.
     """
     gap = jnp.asarray(limit) - mean
     variance = jnp.asarray(variance)
@@ -43,11 +43,11 @@ def value_at_risk(
 ) -> Float[Array, ""]:
     """VaR_ε = inf{η : P(C > η) <= ε} (eq:strict-var) of the valid episodes; -inf without any.
 
-    An order statistic: interpolating would allow more than ε · n exceedances.
+    It is an order statistic: interpolation would allow more than ε · n exceedances.
     """
     valid = jnp.ones(costs.shape, bool) if valid is None else valid
     descending = -jnp.sort(-jnp.where(valid, costs, -jnp.inf))
-    # ε · n may fall a rounding error short of a whole number, e.g. 0.29 · 100.
+    # Rounding can put ε · n below a whole number, e.g. 0.29 · 100.
     rounding = 1 + 4 * jnp.finfo(costs.dtype).eps
     exceedances = jnp.floor(jnp.asarray(epsilon, costs.dtype) * jnp.sum(valid) * rounding).astype(
         int
@@ -76,11 +76,11 @@ def violation_rate(
 def provably_violating(
     mean: ArrayLike, deviation: ArrayLike, limit: ArrayLike, epsilon: ArrayLike
 ) -> Bool[Array, "..."]:
-    """Whether the moments lie in V = {μ > ℓ + σ / √β}, where P(C > ℓ) > ε for certain
+    """Whether the moments lie in V = {μ > ℓ + σ / √β}, which implies P(C > ℓ) > ε
     (cor:recovery)."""
     return jnp.asarray(mean) > limit + deviation / jnp.sqrt(_beta(epsilon))
 
 
 def _beta(epsilon: ArrayLike) -> Real:
-    """β = 1/ε - 1, the squared number of deviations that Cantelli keeps between mean and limit."""
+    """β = 1/ε - 1: Cantelli's constraint keeps √β deviations between mean and limit."""
     return 1 / jnp.asarray(epsilon) - 1

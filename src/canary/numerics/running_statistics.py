@@ -1,5 +1,5 @@
-"""Running mean and variance of observations (Welford's merge), frozen within a rollout and updated
-after it; and which numbers can be worked with."""
+"""Running mean and variance of observations (Welford's merge), updated after each rollout; and the
+numbers that are safe to compute with."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-CLIP = 10.0  # deviations that a network sees at most
-FLOOR = 1e-8  # of the variance
+CLIP = 10.0  # largest observation that a network sees, in deviations
+FLOOR = 1e-8  # smallest variance
 LARGEST = 1e15  # the square of a larger number may overflow
 
 
 def sane(numbers: Any) -> Any:
-    """Which entries are finite and not absurdly large, for arrays of numpy and of JAX."""
+    """Which entries are finite and below LARGEST in size, for arrays of numpy and of JAX."""
     return abs(numbers) <= LARGEST
 
 
@@ -29,8 +29,8 @@ def initial_statistics(size: int) -> RunningStatistics:
 
 
 def merge(statistics: RunningStatistics, batch: Float[Array, "*batch obs"]) -> RunningStatistics:
-    """The statistics of all observations so far. Entries that are not sane count as the mean, which
-    they would spoil for good."""
+    """The statistics of all observations so far. Entries that are not sane count as the mean,
+    because one of them would make it useless for ever."""
     rows = batch.reshape(-1, batch.shape[-1])
     rows = jnp.where(sane(rows), rows, statistics.mean)
     count = statistics.count + rows.shape[0]

@@ -1,14 +1,13 @@
 """Statistics of samples on the host: exact bounds on a probability, and measured constraints. No
-JAX, and scipy only where it is used: importing it takes long.
+JAX; scipy is slow to import, so functions import it when they need it.
 
-Clopper and Pearson (1934) bound P after k events in n independent trials, n fixed in advance. With
-alpha = 1 - confidence, the bounds are the P at which a count so small (so large) has probability
-alpha:
+Clopper and Pearson (1934) bound P after k events in n independent trials, with n fixed in advance.
+At the upper (lower) bound, a count of at most (at least) k has probability alpha = 1 - confidence:
 
     P(Bin(n, upper) <= k) = alpha,   upper = the (1 - alpha) quantile of Beta(k + 1, n - k)
     P(Bin(n, lower) >= k) = alpha,   lower = the alpha quantile of Beta(k, n - k + 1)
 
-Each holds with the stated confidence for any P and n, both together with 1 - 2 alpha.
+Each bound holds with the stated confidence for any P and n; both hold together with 1 - 2 alpha.
 """
 
 from typing import NamedTuple
@@ -65,7 +64,7 @@ def measurement(
     CVaR     eta + mean (C - eta)+ / eps +- z sd((C - eta)+) / (eps sqrt(n)), eta the sample's VaR
     Joint    the largest of these, and of their ends, in units of what is allowed
 
-    The normal approximations describe. `canary certify` has bounds that hold.
+    These normal approximations are descriptive; the bounds of `canary certify` are valid.
     """
     costs = np.asarray(costs, float)
     if not len(costs):

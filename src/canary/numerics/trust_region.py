@@ -10,14 +10,13 @@ c_B + b_B·s over the trust region cut by the mean half-space.
 
 All algebra is dimensionless: unit vectors ĝ, b̂_i in the H⁻¹ metric, u = step / √(2δ) in the unit
 ball, and excesses ĉ_i = c_i / κ_i with κ_i = √(2δ S_ii), the largest change of constraint i within
-the trust region. ĉ_i > 1 is out of reach, ĉ_i < -1 cannot bind, and tiny or huge gradients are no
-special case. Tier a enumerates active sets: for each set of constraints that may be tight, the best
-step with exactly these tight. The optimum is the best feasible one. Tiers b and c are the same
-problem with -b_B or -b_μ in the place of g and fewer constraints.
+the trust region. ĉ_i > 1 is out of reach, ĉ_i < -1 cannot bind, and tiny or huge gradients need no
+special case. Tier a enumerates active sets: for each set of constraints it computes the best step
+with exactly these tight. The best feasible step is the optimum. Tiers b and c solve the same
+problem with -b_B or -b_μ in place of g and fewer constraints.
 
-A Gram matrix resolves angles only to about the square root of the rounding error ε. Below a squared
-sine of ε^(2/3), where the error of using a nearly degenerate direction equals the gain from using
-it, that direction is left out.
+A Gram matrix resolves angles only to about the square root of the rounding error ε. A direction with
+a squared sine below ε^(2/3) is left out: below it, the error of using the direction exceeds the gain.
 """
 
 import equinox as eqx
@@ -30,13 +29,13 @@ from canary.constraints import Tier
 
 BOUND, MEAN = 0, 1
 
-# A constraint of which a whole trust region removes less than this fraction has no usable gradient.
+# If no step in the trust region removes this fraction of a constraint, its gradient is not used.
 NEGLIGIBLE = 1e-6
 
 
 class Problem(eqx.Module):
-    """Maximise ĝ·u in the unit ball with ĉ_i + b̂_i·u <= 0. An absent vector is zero, so are its
-    cosines."""
+    """Maximise ĝ·u in the unit ball with ĉ_i + b̂_i·u <= 0. An absent vector and its cosines are
+    zero."""
 
     alignment: Float[Array, "2"]  # cosines of ĝ with b̂_B, b̂_μ
     cosine: Float[Array, ""]  # of b̂_B with b̂_μ
@@ -51,14 +50,14 @@ class Candidate(eqx.Module):
 
     weights: Float[Array, "3"]
     objective: Float[Array, ""]
-    violation: Float[Array, ""]  # largest ĉ_i + b̂_i·u of the others; inf if there is no such point
+    violation: Float[Array, ""]  # largest ĉ_i + b̂_i·u of the others; inf if u does not exist
     kl_multiplier: Float[Array, ""]
     constraint_multipliers: Float[Array, "2"]
 
 
 class TrustRegionSolution(eqx.Module):
-    """The step s = Σ_i coefficients[i] · H⁻¹v_i with v = (g, b_1, ...), and what the model predicts
-    of it. The multipliers satisfy v - Σ_i ν_i b_i = λ H s, where v is what the tier maximises: g,
+    """The step s = Σ_i coefficients[i] · H⁻¹v_i with v = (g, b_1, ...), and the model's predictions
+    for it. The multipliers satisfy v - Σ_i ν_i b_i = λ H s, where v is what the tier maximises: g,
     -b_B or -b_μ.
     """
 
@@ -81,7 +80,7 @@ def solve(
     """
     constraints = values.shape[0]
     if constraints == 1:
-        # A mean constraint that holds whatever the step: value -1, zero gradient.
+        # A mean constraint that every step meets: value -1, zero gradient.
         gram, values = jnp.pad(gram, (0, 1)), jnp.pad(values, (0, 1), constant_values=-1)
     radius = jnp.asarray(radius, gram.dtype)
     usable = (
@@ -115,7 +114,7 @@ def solve(
 def _normalise(
     gram: Float[Array, "3 3"], values: Float[Array, "2"], reach: Float[Array, ""]
 ) -> tuple[Problem, Float[Array, "3"], Float[Array, "3 3"]]:
-    """The dimensionless problem; the magnitudes √q, √S_11, √S_22 and the cosines of all vectors."""
+    """The dimensionless problem, the magnitudes √q, √S_11, √S_22, and the cosines of all vectors."""
     squares = jnp.diagonal(gram)
     present = squares >= jnp.finfo(gram.dtype).tiny
     magnitudes = jnp.sqrt(jnp.where(present, squares, 1))
@@ -124,7 +123,7 @@ def _normalise(
     ratio = values / jnp.where(has_gradient, change, 1)
     excess = jnp.where(has_gradient, jnp.clip(ratio, -2, 2), jnp.where(values > 0, 2, -2))
     present = present.at[1:].set(has_gradient)
-    # Divided one after the other: the product of two magnitudes could overflow.
+    # Two divisions: the product of two magnitudes could overflow.
     cosines = jnp.clip((gram / 2 + gram.T / 2) / magnitudes[:, None] / magnitudes[None, :], -1, 1)
     cosines = jnp.where(present[:, None] & present[None, :], cosines, 0)
     problem = Problem(
@@ -148,8 +147,7 @@ def _select(problem: Problem) -> tuple[Int[Array, ""], Candidate]:
 
     best, found = _maximise(problem)
     safe = jnp.all(problem.excess <= 0)
-    # Rounding may leave no candidate, and without objective every feasible step is as good: then
-    # restore.
+    # Restore if rounding leaves no candidate, or if there is no objective and not all is safe.
     usable = found & (problem.has_objective | safe)
     nominal = jax.tree.map(lambda first, second: jnp.where(usable, first, second), best, bound_step)
     options = [nominal, bound_step, _restore_mean(problem)]  # in the order of `Tier`
@@ -162,13 +160,13 @@ def _maximise(problem: Problem) -> tuple[Candidate, Bool[Array, ""]]:
     alone = [_one_active(problem, active) for active in (BOUND, MEAN)]
     candidates = [_none_active(problem), *alone, _both_active(problem)]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *candidates)
-    # Parallel constraints are not tried together: each alone meets the other up to their angle.
+    # With parallel constraints, a step for one meets the other up to their angle.
     parallel = jnp.all(problem.has_gradient) & (_squared_sine(problem.cosine) <= smallest)
     settled = jnp.any(stacked.violation <= smallest)
     feasible = stacked.violation <= jnp.where(parallel & ~settled, 2 * smallest_sine, smallest)
     objective = jnp.where(feasible, stacked.objective, -jnp.inf)
-    # Opposite constraints that are both tight leave one point for several candidates: take the one
-    # whose multipliers hold.
+    # If opposite constraints are both tight, several candidates are the same point: take the one
+    # with valid multipliers.
     tied = objective >= jnp.max(objective) - 8 * jnp.finfo(objective.dtype).eps
     best = jnp.argmax(jnp.where(tied, stacked.constraint_multipliers.min(1), -jnp.inf))
     return jax.tree.map(lambda leaf: leaf[best], stacked), jnp.any(feasible)
@@ -198,8 +196,7 @@ def _restore_mean(problem: Problem) -> Candidate:
 
 
 def _tolerances(dtype: jnp.dtype) -> tuple[float, float]:
-    """(ε^(2/3), ε^(1/3)): the smallest squared sine, and the smallest sine, that do not count as
-    zero."""
+    """(ε^(2/3), ε^(1/3)): a smaller squared sine, or a smaller sine, counts as zero."""
     rounding = float(jnp.finfo(dtype).eps)
     return rounding ** (2 / 3), rounding ** (1 / 3)
 
@@ -210,14 +207,14 @@ def _none_active(problem: Problem) -> Candidate:
 
 
 def _straight(index: int, present: Bool[Array, ""], violation: Float[Array, ""]) -> Candidate:
-    """All of the ball spent along one vector, if it is there."""
+    """The step to the edge of the ball along one vector; zero if the vector is absent."""
     length = present.astype(violation.dtype)
     weights = jnp.zeros(3, length.dtype).at[index].set(length)
     return Candidate(weights, length, violation, length, jnp.zeros(2, length.dtype))
 
 
 def _one_active(problem: Problem, active: int) -> Candidate:
-    """The step of CPO: b̂·u = -ĉ for the active constraint, the rest of the ball spent on the
+    """The step of CPO: b̂·u = -ĉ for the active constraint, and the rest of the ball for the
     objective."""
     smallest, _ = _tolerances(problem.excess.dtype)
     other = 1 - active
@@ -240,7 +237,7 @@ def _one_active(problem: Problem, active: int) -> Candidate:
 
 
 def _both_active(problem: Problem) -> Candidate:
-    """Both constraints tight: ν = S⁻¹(r + λc), S⁻¹ by elimination so that nothing cancels."""
+    """Both constraints tight: ν = S⁻¹(r + λc), with S⁻¹ by elimination to avoid cancellation."""
     smallest, _ = _tolerances(problem.excess.dtype)
     excess, alignment, cosine = problem.excess, problem.alignment, problem.cosine
     distinct = jnp.all(problem.has_gradient) & (_squared_sine(cosine) > smallest)
@@ -251,8 +248,8 @@ def _both_active(problem: Problem) -> Candidate:
         return jnp.array([right[0] - cosine * second, second])
 
     available = _squared_sine(excess[0]) - (excess[1] - cosine * excess[0]) ** 2 / apart
-    # What of ĝ lies outside the plane of b̂_B and b̂_μ, seen from the nearer of them to keep the
-    # rounding small; the plane itself is the more blurred the smaller the angle between the two.
+    # The squared part of ĝ outside the plane of b̂_B and b̂_μ, measured from the nearer one to keep
+    # rounding small. The smaller the angle between the two, the larger the error of the plane.
     near, far = jnp.where(
         jnp.abs(alignment[0]) >= jnp.abs(alignment[1]), alignment, alignment[::-1]
     )

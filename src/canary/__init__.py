@@ -1,7 +1,7 @@
-"""Reinforcement learning under a hard tail-risk limit: P(episode cost > limit) <= epsilon, trained,
-measured and certified.
+"""Reinforcement learning under a hard tail-risk limit: train, measure and certify
+P(episode cost > limit) <= epsilon.
 
-The names below are loaded when they are first used: `import canary` does not import JAX.
+The names below are loaded at their first use: `import canary` does not import JAX.
 """
 # ruff: noqa: F401
 
@@ -40,7 +40,7 @@ def __getattr__(name: str) -> Any:
 
         try:
             return version("canary-rl")
-        except PackageNotFoundError:  # the source is on the path but was never installed
+        except PackageNotFoundError:  # on the path, but not installed
             return "0+unknown"
     if name not in _HOMES:
         raise AttributeError(f"module 'canary' has no attribute {name!r}")

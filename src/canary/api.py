@@ -9,9 +9,9 @@ For example:
     action = episode.act(observation)
     episode.spend(cost)  # the cost of that step
 
-Each function on a run takes the run or its path, and is a method of `Run` as well. All arguments are
-checked by their types before anything runs. The arguments of `canary.load` about the environment
-apply to everything done with the run.
+A function of a run takes the run or its path, and is also a method of `Run`. All arguments are
+checked by their types before anything runs. The environment arguments of
+`canary.load` apply to everything that is done with the run.
 """
 
 import contextlib
@@ -77,12 +77,11 @@ def load(
     trust: bool = False,
     accept_change: bool = False,
 ) -> "Run":
-    """The run of that path, or of that name below `out`, or the newest.
+    """The run at that path, or of that name below `out`, or the newest ("latest").
 
     A run that was trained on your own code needs its environment: pass it as `environment`, or pass
     `trust=True` once to import the code that the run names. A changed environment is refused. With
-    `accept_change=True` the run can be evaluated and certified, and both results state the
-    difference.
+    `accept_change=True` the run can be evaluated and certified; both results state the difference.
     """
     place = find_run(str(path), Path(out))
     config = open_config(place, environment, trust=trust, accept_change=accept_change)
@@ -97,7 +96,7 @@ def compare(
 
     Each entry of "runs" has the settings in which it "differs", "return_mean" and
     "constraint_value" with 95% intervals over seeds, "safe_seeds", and "return_against_first", seed
-    by seed. A run may be its path or its name below `out`; `figure` names a .png of their curves.
+    by seed. A run is a `Run`, a path, or a name below `out`; `figure` names a .png for their curves.
     """
     from canary.reporting.comparison import compare_runs  # matplotlib takes a second
 
@@ -174,7 +173,7 @@ def video(
     deterministic: bool = False,
     evaluation_seed: Whole = 0,
 ) -> Path:
-    """Film the worst of these fresh episodes beside the median one, as .gif or .mp4 (default:
+    """Play fresh episodes and film the worst beside the median one, as .gif or .mp4 (default:
     video.gif in the run). `drawing` draws an environment of your own (docs/rendering.md)."""
     from canary.rendering.run import VideoRequest
 
@@ -270,7 +269,7 @@ def best(
 
 
 class ExportRecord(TypedDict):
-    """What `canary.export` wrote, beside the metadata of the file."""
+    """Record of an export, besides the metadata of the file."""
 
     path: str
     file_sha256: str
@@ -279,9 +278,9 @@ class ExportRecord(TypedDict):
     bytes: int
     run_dir: str
     max_abs_difference: float
-    """The largest difference from JAX on random inputs, of the action distribution."""
+    """Largest difference of the action distribution from JAX, on random inputs."""
     max_output_difference: float
-    """The same of the network's raw outputs."""
+    """Largest difference of the network's raw outputs."""
     checked_inputs: int
     notes: list[str]
 
@@ -296,7 +295,7 @@ def export(
     step: Whole | None = None,
 ) -> ExportRecord:
     """Write the policy of a seed (default: the first) as onnx or numpy and compare it with JAX
-    (docs/export.md). `path` is by default below `exports/` of the run."""
+    (docs/export.md). The default `path` is below `exports/` of the run."""
     from canary.exporting.run import export_run
 
     run = as_run(run)
@@ -313,8 +312,7 @@ def export(
 
 @dataclass(frozen=True)
 class Run:
-    """A run directory and its configuration. Everything else is read from the directory on
-    demand."""
+    """A run directory and its configuration. Everything else is read on demand."""
 
     directory: Path
     config: RunConfig
@@ -333,7 +331,7 @@ class Run:
         return f"<canary.Run {self.directory}: {what}, {seeds}>"
 
     def summary(self) -> TrainingSummary:
-        """What was trained, and the paper's measures over the second half of training."""
+        """Facts about the training, and the paper's measures over its second half."""
         return cast(TrainingSummary, summarise_run(self.directory))
 
     @property
@@ -348,7 +346,7 @@ class Run:
 
     @property
     def stored_steps(self) -> list[int]:
-        """The steps whose policies can be loaded: of the newest and of the kept states."""
+        """The steps whose policies can be loaded: the newest and the kept ones."""
         batch = self.config.training.batch
         return [update * batch for update in sorted(stored_updates(self.directory))]
 
@@ -380,9 +378,9 @@ class Run:
         quiet: bool = False,
         final_check: bool = True,
     ) -> "Run":
-        """Train to the planned number of steps, or to a larger `total_steps`; learning rates and
-        other schedules then follow the larger number. A finished run does not change."""
-        # A policy of two environments would name only one of them
+        """Train to the planned number of steps, or to a larger `total_steps`, which learning rates
+        and other schedules then follow. A finished run does not change."""
+        # The policy would be trained on two environments, but the run names one
         refuse_changes(self.directory, self.config.environment_changes)
         config = train_run(
             self.directory,
@@ -406,7 +404,7 @@ class TrainingInterrupted(KeyboardInterrupt):
 
 
 # Episodes of the final check: the largest number that takes a small share of the steps of training.
-# There are few sizes, so that their programs are found in the cache.
+# There are few sizes, so that the cache has their programs.
 CHECK_EPISODES, CHECK_SHARE = (300, 200, 100, 50, 20), 0.05
 YARDSTICK_EPISODES, YARDSTICK_SECONDS = 64, 10.0
 
@@ -429,7 +427,7 @@ def finished(run: Run, *, final_check: bool, quiet: bool) -> Run:
 
 
 def _check(run: Run, summary: TrainingSummary, *, quiet: bool) -> None:
-    """Evaluate the final policies, on as many episodes as a share of the training pays for."""
+    """Evaluate the final policies, in at most `CHECK_SHARE` of the steps of training."""
     length = summary["length_mean"] or run.config.environment.horizon
     affordable = CHECK_SHARE * summary["total_steps"] / length
     if episodes := next((count for count in CHECK_EPISODES if count <= affordable), 0):
@@ -446,7 +444,7 @@ def _yardstick(run: Run) -> None:
     from canary.checking.yardstick import known_sentence, play_simple
 
     until = time.monotonic() + YARDSTICK_SECONDS
-    with contextlib.suppress(CanaryError):  # the training is worth keeping without it
+    with contextlib.suppress(CanaryError):  # a run is complete without the yardstick
         played, _ = play_simple(
             Recorder(run.config.environment),
             YARDSTICK_EPISODES,
@@ -457,12 +455,12 @@ def _yardstick(run: Run) -> None:
 
 
 def as_run(run: AnyRun) -> Run:
-    """The run of that path or name; an opened run stays as it is."""
+    """The run of that path or name; a `Run` is returned unchanged."""
     return run if isinstance(run, Run) else load(run)
 
 
 def loaded(run: Run, step: int | None) -> FrozenPolicies:
-    """The policies at a step, or the newest; warns of every damaged checkpoint that it skips."""
+    """The policies at a step (default: the newest); warns of skipped damaged checkpoints."""
     policies = load_policies(run.config, run.directory, step)
     for note in policies.notes:
         warnings.warn(note, stacklevel=4)
@@ -519,9 +517,9 @@ def train(
     play up to 300 fresh episodes per seed, unless `final_check` is False. Ctrl-C saves and raises
     `TrainingInterrupted`, a KeyboardInterrupt with the `run`.
 
-    `start` is a run to start from, seed by seed: its policies, normalisers and critics; or one
-    policy, `run.policy(seed=2)`. Limit, settings and environment may differ, as long as
-    observations, actions and networks have the same sizes.
+    `start` is a run whose policies, normalisers and critics training starts from, seed by seed; or
+    one policy, `run.policy(seed=2)`. Limit, settings and environment may differ if observations,
+    actions and networks have the same sizes.
     """
     begun = _start(start, Path(out))
     if seeds is None:
@@ -563,15 +561,15 @@ def make_train(
 
     The arguments are those of `canary.train`, or one `RunConfig`, such as `run.config`. `limit` and
     `epsilon` replace the constraint's; settings that the preset derived from the constraint stay.
-    The state has the policy (`state.learner.policy`); metrics are arrays over the updates. Seed i of
-    `canary.train` has the key `fold_in(key(0), i)`. Nothing is written. A non-finite number raises
-    no error; it makes the metric "fault" positive.
+    `state.learner.policy` is the policy; metrics are arrays over the updates. Seed i of
+    `canary.train` has the key `fold_in(key(0), i)`. No files are written. A non-finite number does
+    not raise an error; it makes the metric "fault" positive.
     """
     said = (algorithm, constraint, total_steps, preset, overrides, cost)
     if isinstance(env, RunConfig):
         config = env
         if said != ("canary", None, None, "fast", (), None):
-            raise CanaryError("A configuration says everything; leave out the other arguments.")
+            raise CanaryError("A configuration is complete; leave out the other arguments.")
     else:
         training = {} if total_steps is None else {"total_steps": total_steps}
         config = make_config(env, algorithm, constraint, preset, overrides, cost, **training)
@@ -581,7 +579,7 @@ def make_train(
             "a pure function; use canary.train."
         )
     prepare_devices()
-    # A vectorised program would compute both branches of the merging of equal inputs.
+    # Under vmap both branches of the merging of equal inputs would run.
     config = replace(config, training=replace(config.training, merge_capacity=0))
     trainer = make_trainer(with_initial_std(config, initial_std(config)))
 
@@ -597,8 +595,8 @@ def make_train(
 
 
 def _with_numbers(config: RunConfig, terms: Terms, **numbers: Number | None) -> Terms:
-    """The terms with another limit and epsilon. Python's numbers are checked; traced ones cannot
-    be."""
+    """The terms with another limit and epsilon. Only Python's numbers can be checked, not traced
+    ones."""
     said = {name: value for name, value in numbers.items() if value is not None}
     if "epsilon" in said and isinstance(config.constraint, Mean):
         raise CanaryError("A constraint on the mean cost has no epsilon; leave it out.")

@@ -1,14 +1,14 @@
-"""What a run promises about the cost C of an episode, as plain records. No JAX here.
+"""Constraints on the cost C of an episode, as plain records. No JAX here.
 
     Chance(limit, epsilon)     P(C > limit) <= epsilon
     Mean(limit)                E[C] <= limit
     CVaR(limit, epsilon)       CVaR_eps(C) = min_eta eta + E[(C - eta)+] / eps <= limit
 
 CVaR is the mean cost of the worst share epsilon of all episodes; for epsilon = 1 it would be the
-mean. Training, summary, display and certificate all ask the same record what is measured
-(`measure`) and what is allowed (`allowed`).
+mean. Training, summary, display and certificate use the same record: `measure` gives the
+constrained quantity of a sample, `allowed` its largest allowed value.
 
-An environment may have several costs. `Joint` then holds a constraint for each, in their order.
+If an environment has several costs, `Joint` holds a constraint for each, in order.
 """
 
 import math
@@ -28,16 +28,16 @@ Costs = Float[np.ndarray, "episode"]
 
 @dataclass(frozen=True)
 class _Limit:
-    """What the three have in common."""
+    """The base of the three constraints."""
 
     limit: float
     number: int | None = field(default=None, kw_only=True, repr=False)
-    """Which of several costs, from 1; None: the environment has one."""
+    """Number of the cost, from 1; None if the environment has one cost."""
 
     kind: ClassVar[Kind]
 
     def __post_init__(self):
-        # Beyond this range sums in float32 lose costs
+        # Outside this range float32 sums lose costs
         limit = convert(Annotated[float, Range(1e-30, 1e30)], self.limit, "The limit")
         object.__setattr__(self, "limit", limit)
 
@@ -47,17 +47,17 @@ class _Limit:
 
     @property
     def share(self) -> float:
-        """The share of episodes that the constraint looks at; under a mean all count alike."""
+        """The share of episodes that decides; 1 for a mean, where all episodes count."""
         return getattr(self, "epsilon", 1.0)
 
     @property
     def allowed(self) -> float:
-        """What `measure` may be at most."""
+        """The largest allowed value of `measure`."""
         return self.limit
 
     @property
     def label(self) -> str:
-        """What is measured, in a few characters."""
+        """A short name of the measured quantity."""
         raise NotImplementedError
 
     @property
@@ -79,8 +79,8 @@ class _TailLimit(_Limit):
 
 @dataclass(frozen=True)
 class Chance(_TailLimit):
-    """P(C > limit) <= epsilon (paper eq. var-bound): an episode whose cost is strictly above the
-    limit is a violation, and epsilon is the largest allowed probability of one."""
+    """P(C > limit) <= epsilon (paper eq. var-bound). An episode whose cost is strictly above the
+    limit is a violation; epsilon is the largest allowed probability of a violation."""
 
     kind: ClassVar[Kind] = "chance"
 
@@ -93,13 +93,13 @@ class Chance(_TailLimit):
         return f"P({self.cost} > {self.limit:g})"
 
     def measure(self, costs: Costs) -> float:
-        """The share of violations; a cost that is not a number proves nothing and counts as one."""
+        """The share of violations; a NaN cost counts as a violation."""
         return float(np.mean(~(np.asarray(costs) <= self.limit)))
 
 
 @dataclass(frozen=True)
 class Mean(_Limit):
-    """E[C] <= limit: the limit is on the mean episode cost."""
+    """E[C] <= limit: a limit on the mean episode cost."""
 
     kind: ClassVar[Kind] = "mean"
 
@@ -113,8 +113,7 @@ class Mean(_Limit):
 
 @dataclass(frozen=True)
 class CVaR(_TailLimit):
-    """CVaR_eps(C) <= limit: the limit is on the mean cost of the worst share epsilon of all
-    episodes."""
+    """CVaR_eps(C) <= limit: a limit on the mean cost of the worst share epsilon of all episodes."""
 
     kind: ClassVar[Kind] = "cvar"
 
@@ -128,8 +127,7 @@ class CVaR(_TailLimit):
         return f"CVaR {100 * self.epsilon:.4g}% of {self.cost} <= {self.allowed:g}"
 
     def measure(self, costs: Costs) -> float:
-        """eta + E[(C - eta)+] / eps at the order statistic eta that a share of at most epsilon
-        exceeds."""
+        """eta + E[(C - eta)+] / eps, with eta the VaR of the sample."""
         costs = np.asarray(costs, float)
         eta = threshold(costs, self.epsilon)
         return float(eta + np.maximum(costs - eta, 0).mean() / self.epsilon)
@@ -177,7 +175,7 @@ class Joint:
         return " and ".join(part.text for part in self.parts)
 
     def measure(self, costs: Float[np.ndarray, "episode cost"]) -> float:
-        """The largest level: what a constraint measures, in units of what it allows."""
+        """The largest level; a level is a measured value divided by the allowed one."""
         return max(part.measure(own_costs(part, costs)) / part.allowed for part in self.parts)
 
 
@@ -186,24 +184,24 @@ CONSTRAINTS: dict[Kind, type[One]] = {"chance": Chance, "mean": Mean, "cvar": CV
 
 
 def parts_of(constraint: Constraint) -> tuple[One, ...]:
-    """The constraints by cost; one alone if there is one cost."""
+    """The constraints, one for each cost."""
     return constraint.parts if isinstance(constraint, Joint) else (constraint,)
 
 
 def own_costs(constraint: One, costs: Any) -> Any:
-    """The costs that a constraint is about, of arrays whose last axis goes over several costs."""
+    """The costs that a constraint limits; several costs are the last axis of `costs`."""
     return costs if constraint.number is None else np.asarray(costs)[..., constraint.number - 1]
 
 
 def one_cost(constraint: Constraint, what: str) -> One:
-    """The constraint, for what works with one cost only."""
+    """The constraint, or an error for features that work with one cost only."""
     if isinstance(constraint, Joint):
         raise CanaryError(f"{what} works with one cost only, not with {constraint.text}.")
     return constraint
 
 
 def threshold(costs: Costs, share: float) -> float:
-    """VaR of the sample: the smallest cost that at most this share of the episodes exceeds."""
+    """VaR of the sample: the smallest cost that at most a share `share` of the episodes exceeds."""
     exceed = math.floor(share * len(costs) * (1 + 1e-12))
     return float(np.sort(costs)[::-1][min(exceed, len(costs) - 1)])
 
@@ -228,7 +226,7 @@ def from_dict(data: Any) -> Constraint:
 
 
 class Tier(IntEnum):
-    """What a trust-region step does about its constraints (eq:recovery)."""
+    """The aim of a trust-region step (eq:recovery)."""
 
     NOMINAL = 0
     BOUND_RESTORATION = 1

@@ -1,5 +1,4 @@
-"""The one exception that a user's mistake may end in, and the tail of a sentence about an unknown
-name."""
+"""The exception for mistakes of users, and suggestions for unknown names."""
 
 import difflib
 from collections.abc import Iterable
@@ -10,7 +9,7 @@ class CanaryError(ValueError):
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """`; did you mean X?` or, if nothing is near, the whole list."""
+    """`; did you mean X?` or, if no name is similar, the list of names."""
     known = sorted(known)
     matches = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
     if matches:

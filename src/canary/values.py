@@ -1,11 +1,11 @@
-"""Types that say what a value may be: for settings, and for the arguments of public functions.
+"""Types with ranges, for settings and for the arguments of public functions.
 
     epochs: Count                a whole number from 1
-    hidden: tuple[Count, ...]    a list of them; the text 64,64 spells one
+    hidden: tuple[Count, ...]    a list of such numbers; the text 64,64 spells one
     total_steps: Steps           12M and 600k are whole numbers too
 
-`convert` turns a Python value or a text into what a type says, or raises one sentence. `checked`
-does so for all arguments of a function before its body runs. No JAX here.
+`convert` turns a Python value or a text into a value of a type, or raises a `CanaryError`.
+`checked` converts all arguments of a function before its body runs. No JAX here.
 """
 
 import contextlib
@@ -35,19 +35,19 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Range:
-    """Which numbers are allowed: least <= x <= most or, if `open`, least < x <= most."""
+    """The allowed numbers: least <= x <= most or, if `open`, least < x <= most."""
 
     least: int | float = 0
     most: int | float = math.inf
     open: bool = False
 
     def __str__(self) -> str:
-        """As people write it, without the largest 32-bit integer."""
+        """The range for people, without the largest 32-bit integer."""
         lower = f"{'>' if self.open else '>='} {self.least:g}"
         return lower if self.most >= LARGEST_INTEGER else f"{lower}, <= {self.most:.10g}"
 
     def complaint(self, number: int | float) -> str | None:
-        """What the number must be, if it is not."""
+        """The rule that the number breaks, or None."""
         if number < self.least or (self.open and number == self.least):
             positive = self.open and self.least == 0
             return "must be positive" if positive else f"must be at least {self.least:g}"
@@ -56,7 +56,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Reader:
-    """At a type, says how a value is read: `read(value, where)` converts it or raises a sentence."""
+    """Annotates a type with its reader: `read(value, where)` converts a value or raises."""
 
     read: Callable[[Any, str], Any]
 
@@ -66,7 +66,7 @@ def _texts(value: Any, where: str) -> tuple[str, ...]:
 
 
 def _seeds(value: Any, where: str) -> int | tuple[int, ...]:
-    """4 is a number of seeds; a list names them, and so do the texts 3,5,7 and 0-9."""
+    """A number of seeds (4), or the seeds themselves: a list, or a text such as 3,5,7 or 0-9."""
     if isinstance(value, Iterable) and not isinstance(value, str):
         return convert(tuple[Whole, ...], value, where)
     with contextlib.suppress(CanaryError):
@@ -95,15 +95,15 @@ Share = Annotated[float, Range(0, 1)]
 PositiveShare = Annotated[float, Range(0, 1, open=True)]
 Layers = tuple[Annotated[int, Range(1, 2**16)], ...]
 Kind = Literal["chance", "mean", "cvar"]
-# As a caller may give them; a body gets an int, an int or a tuple, and a tuple.
+# What callers may pass. After conversion: an int, an int or a tuple, and a tuple.
 AnySteps = Annotated[int | str, Reader(lambda value, where: convert(Steps, value, where))]
 Seeds = Annotated[int | Sequence[int], Reader(_seeds)]
 Texts = Annotated[str | Sequence[str], Reader(_texts)]
 
 
 class Settings:
-    """A base for settings that remembers which fields were named when it was made. A preset chooses
-    the others."""
+    """A base for settings that remembers which fields were passed by name. A preset chooses the
+    others."""
 
     def __new__(cls, *_: Any, **named: Any) -> typing.Self:
         self = super().__new__(cls)
@@ -112,7 +112,7 @@ class Settings:
 
 
 def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """The function, with all arguments converted as its annotations say before its body runs."""
+    """The function, whose arguments are converted to their annotated types before its body runs."""
     signature = inspect.signature(function)
 
     @functools.wraps(function)
@@ -128,7 +128,7 @@ def checked(function: Callable[Parameters, Result]) -> Callable[Parameters, Resu
 def converted(
     function: Callable[..., Any], arguments: Mapping[str, Any], prefix: str = ""
 ) -> dict[str, Any]:
-    """Arguments of a function or class as the types that its annotations ask for."""
+    """Arguments of a function or class, converted to their annotated types."""
     hints = _hints(function)
     return {
         name: convert(hints.get(name, Any), value, f"{prefix}{name}")
@@ -138,7 +138,7 @@ def converted(
 
 @functools.lru_cache(maxsize=256)
 def _hints(function: Any) -> dict[str, Any]:
-    """The types of all parameters; none if an annotation cannot be evaluated."""
+    """The types of all parameters; empty if an annotation cannot be evaluated."""
     function = function.__init__ if inspect.isclass(function) else function
     with contextlib.suppress(Exception):
         return typing.get_type_hints(function, include_extras=True)
@@ -146,8 +146,8 @@ def _hints(function: Any) -> dict[str, Any]:
 
 
 def convert(hint: Any, value: Any, where: str) -> Any:
-    """`value` as the type says, or a sentence about why it is not. Unknown types, such as protocols,
-    accept everything."""
+    """`value` as the type `hint`, or a `CanaryError` that says why it is none. Unknown types, such
+    as protocols, accept everything."""
     origin, inside = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         reader, allowed = _note(hint, Reader), _note(hint, Range)
@@ -160,7 +160,7 @@ def convert(hint: Any, value: Any, where: str) -> Any:
         kinds = [kind for kind in inside if kind is not type(None)]
         if value is None and len(kinds) < len(inside):
             return None
-        if len(kinds) == 1:  # which has a sentence of its own
+        if len(kinds) == 1:  # whose message says more
             return convert(kinds[0], value, where)
         for kind in kinds:
             with contextlib.suppress(CanaryError):
@@ -198,7 +198,7 @@ def from_dict(kind: type[Result], data: Any, where: str) -> Result:
 
 
 def convert_fields(record: Any) -> None:
-    """Convert the fields of a frozen dataclass as their types say; for its `__post_init__`."""
+    """Convert the fields of a frozen dataclass to their types, in its `__post_init__`."""
     for name, hint in type_hints(type(record)).items():
         object.__setattr__(record, name, convert(hint, getattr(record, name), name))
 
@@ -210,7 +210,7 @@ def type_hints(kind: Any) -> dict[str, Any]:
 
 
 def _fits(hint: Any, value: Any) -> bool:
-    """Whether a value is of a type; protocols and classes of other packages accept everything."""
+    """Whether a value has a type; protocols and classes of other packages accept everything."""
     kind = typing.get_origin(hint) or hint
     if kind is Literal:
         return value in typing.get_args(hint)
@@ -226,9 +226,9 @@ def _number(kind: Any, value: Any, where: str, allowed: Range) -> Any:
     number = _spelled(number) if isinstance(number, str) else number
     if isinstance(number, bool) or not isinstance(number, int | float):
         raise _wrong(kind, value, where)
-    if kind is int and number % 1 != 0:  # infinity too
+    if kind is int and number % 1 != 0:  # also true of infinity
         raise _wrong(kind, value, where)
-    if not abs(number) < (2**63 if kind is int else 1e308):  # NaN is not, either
+    if not abs(number) < (2**63 if kind is int else 1e308):  # also true of NaN
         size = "less than 2**63 in size" if kind is int else "a finite number"
         raise CanaryError(f"{where} must be {size}.")
     if complaint := allowed.complaint(number):
@@ -252,7 +252,7 @@ def _wrong(hint: Any, value: Any, where: str) -> CanaryError:
 
 
 def words(hint: Any) -> str:
-    """What a type allows, for people."""
+    """The values that a type allows, in words."""
     origin, inside = typing.get_origin(hint), typing.get_args(hint)
     if origin is Annotated:
         limits = _note(hint, Range)

@@ -1,4 +1,4 @@
-"""The `canary` command. Heavy modules are imported inside the commands: help and lists answer at
-once."""
+"""The `canary` command. The commands import heavy modules when they run, so help and lists are
+fast."""
 
 from canary.cli.main import main as main

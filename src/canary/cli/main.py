@@ -1,7 +1,7 @@
 """The `canary` command: find the command, read its options, call it.
 
-Exit codes: 0 done; 2 a mistake of the caller, explained in one sentence on standard error; 70 a bug in
-canary, with its traceback; 130 Ctrl-C.
+Exit codes: 0 success; 2 a mistake of the caller, explained in a sentence on standard error; 70 a
+bug in canary, with its traceback; 130 Ctrl-C.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     warnings.showwarning = _show_warning  # type: ignore[assignment]
     with contextlib.suppress(AttributeError, ValueError, OSError):
-        for stream in (sys.stdout, sys.stderr):  # a terminal without Greek letters gets codes
+        for stream in (sys.stdout, sys.stderr):  # escape letters that the terminal lacks
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     try:
         command = find_command(list(sys.argv[1:] if arguments is None else arguments))
@@ -65,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return say(str(error), MISTAKE)
     except KeyboardInterrupt:
         return say("Interrupted.", INTERRUPTED)
-    except BrokenPipeError:  # the reader has gone: keep Python from flushing once more
+    except BrokenPipeError:  # the reader closed: keep Python from flushing again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except SystemExit:

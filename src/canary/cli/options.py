@@ -1,9 +1,8 @@
-"""Options of commands. A command is a dataclass: a field's type is the type of the option, the text
-below it is its help, and calling the command runs it. Options that several commands have are fields
-of a base class.
+"""Options of commands. A command is a dataclass: a field is an option, the text below it is its
+help, and calling the command runs it. Base classes hold the options that several commands share.
 
-tyro splits the words. `canary.values` converts numbers and choices, so a wrong one gives the same
-message as in Python.
+tyro splits the words. `canary.values` converts numbers and choices, so mistakes give the same
+messages as in Python.
 """
 
 import contextlib
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def flag(metavar: str | None = None, default: str = "", about: str | None = None) -> Any:
-    """How help shows an option. Its description is `about` or the text below its field."""
+    """The form of an option in help. Its description is `about`, or else the text below its field."""
     hint = f"(default: {default})" if default else ""
     about = about and " ".join(about.split())
     return arg(metavar=metavar, help=about, help_behavior_hint=hint)
@@ -59,8 +58,7 @@ class Output:
     """Print no progress and no table."""
 
     def show(self, result: Any, print_: Callable[..., None], *more: Any, **paths: Any) -> None:
-        """Print a result for people and where its files are, unless they want quiet; write its
-        JSON."""
+        """Print a result and the paths of its files, unless `quiet`; write its JSON."""
         if not self.quiet:
             console = console_for(self.json)
             print_(console, result, *more)
@@ -120,12 +118,12 @@ class Limits(Output):
 
     @property
     def limits(self) -> dict[str, Any]:
-        """What was said about the constraint."""
+        """The given choices about the constraint."""
         return {"kind": self.constraint, "limit": self.limit, "epsilon": self.epsilon}
 
 
 def opened(name: str, out: str, *, trust: bool) -> Path:
-    """The run of that name, after the user agreed to import the code that it names."""
+    """The run of that name, if the user trusts the code that it names."""
     from canary.runs.directory import find_run
     from canary.runs.environment import agree
 
@@ -155,7 +153,7 @@ def _as_text(info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
 
 
 def parse(name: str, kind: Any, words: list[str]) -> Any:
-    """The command with its options, or a sentence."""
+    """The command with its options, or a `CanaryError`."""
     try:
         with contextlib.redirect_stderr(io.StringIO()):
             command, unknown = tyro.cli(
@@ -169,7 +167,7 @@ def parse(name: str, kind: Any, words: list[str]) -> Any:
     if unknown:
         word = unknown[0].partition("=")[0].strip("-")
         names = [flag_of(field)[2:] for field in hints]
-        # `--steps` means `--total-steps` rather than `--seeds`, which resembles it
+        # `--steps` means `--total-steps`, although `--seeds` is more similar
         near = [each for each in names if word in each] or get_close_matches(word, names)
         advice = f"did you mean --{near[0]}?" if near else f"see `canary {name} --help`."
         raise CanaryError(f"canary {name} does not know {unknown[0]!r}; {advice}")
@@ -181,8 +179,8 @@ def parse(name: str, kind: Any, words: list[str]) -> Any:
 
 
 def print_help(name: str, kind: Any) -> None:
-    """Options and examples. A command's own options come before those of its base classes, and texts
-    flow, where tyro would break them as the source does."""
+    """Print options and examples. A command's own options come first, then those of its base
+    classes. Texts are joined to one line, because tyro keeps the line breaks of the source."""
     texts, hints = texts_of(kind), get_type_hints(kind, include_extras=True)
 
     def depth(option: Any) -> int:
@@ -215,13 +213,13 @@ def given(command: Any) -> dict[str, Any]:
 
 
 def refuse(command: Any, names: Iterable[str], why: str) -> None:
-    """Raise for the first of these options that was given."""
+    """Raise if one of these options was given."""
     for name in names:
         if name in given(command):
             raise CanaryError(f"Leave out {flag_of(name)}: {why}.")
 
 
 def arguments(command: Any, function: Callable[..., Any]) -> dict[str, Any]:
-    """The options that a function of a run takes under the same names."""
+    """The options that are also parameters of the function."""
     names = inspect.signature(function).parameters.keys() - {"run"}
     return {name: value for name, value in vars(command).items() if name in names}

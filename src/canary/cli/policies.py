@@ -9,7 +9,7 @@ from canary.errors import CanaryError
 from canary.terminal.console import evaluation_bar
 from canary.values import Count, Positive, Whole
 
-# Options that --best refuses, and those that --verify refuses
+# Options that --best refuses, and options that --verify refuses
 CHOOSING = ("step", "fixed", "shift", "deterministic", "seed", "sign")
 MAKING = ("best", "tries", "episodes", "seeds", "largest_step_cost", *CHOOSING)
 
@@ -24,8 +24,8 @@ class Evaluate(options.OfPolicies):
   canary evaluate latest --deterministic --seeds 0-3 --json -
   canary evaluate runs/NAME --episodes 200 --video   watch the worst episode beside the median one
 
-Plays whole episodes with the newest intact checkpoint. A video shows the episode with the highest cost beside the median
-one, over all seeds, with the spent cost against the limit."""
+Plays whole episodes with the newest intact checkpoint. A video shows the episodes with the highest
+and the median cost, over all seeds, and the cost spent so far against the limit."""
 
     episodes: Annotated[Count, options.flag("N", "1000")] = 1000
     """Episodes per seed."""
@@ -84,16 +84,16 @@ class Certify(options.OfPolicies):
 --best plays episodes with every stored policy (--set training.keep_checkpoints=10 stores some) and ranks those within the
 limit by return. It certifies the first --tries of them in turn on fresh episodes, at a confidence corrected for several tries.
 
-Episodes are played until the verdict is clear or the planned number is reached. The bound is valid at any time, so early
+Plays episodes until the verdict is clear or the planned number is reached. The bound is valid at any time, so early
 stopping and Ctrl-C are allowed. Writes certificate.json and certificate.html into the run and renames earlier ones. Exit
-code 0 if the verdict is SATISFIED (or the certificate valid), else 1."""
+code 0: the verdict is SATISFIED (with --verify: the certificate is valid); else 1."""
 
     confidence: Annotated[float, options.flag("LEVEL", "0.95")] = 0.95
     """Confidence of the verdict, over all seeds and shifts together."""
     episodes: Annotated[Count | None, options.flag("N", "planned")] = None
     """Largest number of episodes per seed."""
     fixed: options.Switch = False
-    """Play exactly that many episodes, without early stopping; the bound on P is exact binomial."""
+    """Play exactly that many episodes, without early stopping; the bound on P is exact (binomial)."""
     best: options.Switch = False
     """Find and certify the stored policy with the highest return: one seed, one step."""
     tries: Annotated[Count, options.flag("N", "3")] = 3
@@ -101,9 +101,9 @@ code 0 if the verdict is SATISFIED (or the certificate valid), else 1."""
     shift: Annotated[options.Repeated, options.flag("SETTING=A,B,...")] = ()
     """Also certify with each of these values of an environment setting. Repeatable."""
     largest_step_cost: Annotated[Positive | None, options.flag("COST", "the environment's")] = None
-    """The largest cost of a step, if the environment does not state it: bounds on means need it."""
+    """Largest cost of a step, if the environment does not state it. Bounds on means need it."""
     seed: Annotated[Whole | None, options.flag("N", "fresh")] = None
-    """Seed of the evaluation episodes, to repeat them."""
+    """Seed of the evaluation episodes; the same seed repeats them."""
     verify: Annotated[str | None, options.flag("FILE")] = None
     """Check a certificate (certificate.json or its directory) instead of making one: compute its
     bounds again from its costs or, if RUN is given, play all its episodes again."""
@@ -164,7 +164,7 @@ A policy depends on the cost spent so far; docs/export.md shows how to serve one
     seed: Annotated[Whole | None, options.flag("N", "the run's first")] = None
     """Seed of the policy."""
     file: Annotated[str | None, options.flag("FILE", "in RUN/exports")] = None
-    """Where to write it."""
+    """File to write."""
 
     def __call__(self) -> int:
         from canary.exporting.run import export_run

@@ -13,7 +13,7 @@ from canary.errors import CanaryError
 from canary.terminal.console import counting_bar
 from canary.values import Count
 
-EPISODES, SECONDS = 128, 45.0  # of each policy, and for all of them, by default
+EPISODES, SECONDS = 128, 45.0  # per policy, and for all policies together, by default
 EnvironmentSettings = Annotated[
     options.Repeated,
     options.flag("env.NAME=VALUE", about="Change a setting of the environment. Repeatable."),
@@ -27,7 +27,7 @@ class List(options.Output):
     EXAMPLES: ClassVar[str] = """
   canary list
   canary list --settings canary        everything that --set algo.NAME=VALUE can change
-  canary list --settings IcyLake       those of an environment; `training` has settings too
+  canary list --settings IcyLake       settings of an environment; `training` has settings too
   canary list --out elsewhere --json - | jq -r '.runs[].path'"""
 
     out: options.RunsFolder = "runs"
@@ -133,12 +133,12 @@ class CheckEnv(options.Limits):
   canary check-env shop:Shop --set env.price=2 --limit 6 --epsilon 0.05
   canary check-env shop:Shop --constraint mean --limit 3
   canary check-env gymnasium:Pendulum-v1 --cost shop:speed
-  canary check-env gymnasium:shop:Tank --set env.horizon=200     your own Gymnasium class, which has no spec
+  canary check-env gymnasium:shop:Tank --set env.horizon=200     your own Gymnasium class, without a spec
   canary check-env IcyLake --json -
 
-The check traces the environment and plays random episodes, their first steps twice: the same seeds must give the same
-numbers. It also plays constant actions (each one, or low, middle and high) and suggests limits. Every training begins with
-the fast part of this check. Exit code 0 if nothing is wrong, else 1."""
+The check traces the environment and plays random episodes. It repeats their first steps: the same seeds must give the
+same numbers. It also plays constant actions (each one, or low, middle and high) and suggests limits. Every training begins
+with the fast part of this check. Exit code 0: nothing is wrong; else 1."""
 
     env: Annotated[Positional[str], options.flag("ENV")]
     """One of ours, package.module:Factory, gymnasium:ID, gymnax:ID, brax:NAME, crax:NAME or
@@ -196,7 +196,7 @@ CVaR and Cantelli's bound over epsilon, and the bound on the shaped cost over th
 gets the figure and the report (JSON)."""
 
     env: Annotated[str | None, options.flag("NAME", "that of the first --run, else IcyLake")] = None
-    """Environment with finite_tables(): one of ours or package.module:Factory."""
+    """Environment with finite_tables(): one of ours, or package.module:Factory."""
     limit: Annotated[float | None, options.flag("COST", "the paper's: 5.5 on IcyLake")] = None
     """Cost limit."""
     epsilon: Annotated[float | None, options.flag("PROBABILITY", "the paper's: 0.02")] = None

@@ -1,4 +1,4 @@
-"""`canary reproduce` and `canary sweep`: many runs, compared."""
+"""`canary reproduce` and `canary sweep`: train and compare many runs."""
 
 import re
 import shlex
@@ -23,7 +23,7 @@ ABOUT_TRAINING = ("only", "scale", "seeds", "steps", "preset", "engine")
 NAME = r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,99}"
 
 Axes = dict[str, list[str]]
-"""The settings of a sweep, each with its values."""
+"""Settings of a sweep, and the values of each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class OfStudies:
     """Print no progress and no table."""
 
     def train(self, name: str, study: Study, request: "Request | None" = None) -> int:
-        """Train what is missing and print the study."""
+        """Train the missing seeds and print the study."""
         from canary.studies.runner import Places, reproduce
 
         places = Places(runs=Path(self.runs), results=Path(self.results))
@@ -46,7 +46,7 @@ class OfStudies:
         return 0
 
     def show(self, paths: dict[str, Path]) -> None:
-        """Print the table, and where everything is."""
+        """Print the table and the paths of all files."""
         if not self.quiet:
             print(paths["table"].read_text())
         for label, path in paths.items():
@@ -102,7 +102,7 @@ with other settings are kept beside the new ones."""
         return self.train(name, study, Request(**options.arguments(self, Request)))
 
     def _rebuild(self) -> int:
-        """One study, or all that are stored. One that cannot be shown does not stop the others."""
+        """Rebuild one study, or all stored ones. An error in one does not stop the others."""
         from canary.studies.table import save_views
 
         results = Path(self.results)
@@ -183,17 +183,17 @@ Finished seeds are not trained again. After Ctrl-C the same command continues. d
         return self.train(self._name(), study)
 
     def _name(self) -> str:
-        """The name of the sweep's folders, which must not be those of a study."""
+        """The name of the sweep's folders; names of studies are refused."""
         name = folder_name(f"sweep-{self.env}-{self.algo}", "-") if self.name is None else self.name
         if name in ALL_STUDIES or not re.fullmatch(NAME, name):
             raise CanaryError(
                 f"--name {name!r:.60} must be a folder name of letters, digits and _ . + -, and not "
-                "that of a study."
+                "the name of a study."
             )
         return name
 
     def _command(self) -> str:
-        """The command without the places where it trains and stores."""
+        """The command that repeats the sweep, without the options of `OfStudies`."""
         words = ["canary", "sweep"]
         for name, value in options.given(self).items():
             if name not in OfStudies.__dataclass_fields__:
@@ -204,13 +204,13 @@ Finished seeds are not trained again. After Ctrl-C the same command continues. d
 
 
 def folder_name(text: str, between: str) -> str:
-    """The text with `between` in place of characters that a folder name should not have."""
+    """The text with `between` for every character that a folder name should not have."""
     return re.sub(r"[^A-Za-z0-9_.+-]+", between, text)
 
 
 def swept(texts: Sequence[str]) -> Axes:
-    """`algo.target_kl=0.01,0.02` as a setting and its values. A list is written in brackets:
-    `algo.hidden=[64,64],[32]`."""
+    """Settings and their values from texts such as `algo.target_kl=0.01,0.02`. Lists are in
+    brackets: `algo.hidden=[64,64],[32]`."""
     axes: Axes = {}
     for text in texts:
         path, _, values = map(str.strip, text.partition("="))
@@ -225,7 +225,7 @@ def swept(texts: Sequence[str]) -> Axes:
 
 
 def sweep_study(base: Row, axes: Axes, command: str | None = None) -> Study:
-    """`base` with every combination of values, named by those that vary."""
+    """`base` with every combination of values. Settings that vary make the names of rows."""
     named = [path for path, values in axes.items() if len(values) > 1] or list(axes)
     rows = []
     for values in product(*axes.values()):

@@ -42,7 +42,7 @@ class Train(options.Limits):
   canary train --name wide --set algo.hidden=128,128       a name; `canary list` shows what differs
   canary train --log csv --log tensorboard           logs for other tools, written into the run
   canary train --resume latest                       continue after Ctrl-C, which saves and stops
-  canary train --resume latest --total-steps 600000  train longer; schedules follow the longer plan
+  canary train --resume latest --total-steps 600000  train longer; schedules follow the new number
   canary train --from latest --limit 3 --name tight  start from the policies of another run
   canary train --quiet --json - | jq .return_mean    for scripts
 
@@ -58,15 +58,15 @@ A new directory below --out gets the configuration, metrics, every episode, chec
     seeds: Annotated[Seeds | None, options.flag("N|LIST", "4, or those of --from")] = None
     """Number of seeds (4 means 0 to 3), or a list: 3,5,7 or 0-9 or 7-7."""
     total_steps: Annotated[Steps | None, options.flag("STEPS", "by environment")] = None
-    """Environment steps per seed. With --resume: the new, longer plan, which schedules follow."""
+    """Environment steps per seed. With --resume: the new, larger number; schedules follow it."""
     name: Annotated[str | None, options.flag("NAME", "environment, algorithm and time")] = None
     """Name of the run and of its directory below --out."""
     log: Annotated[options.Repeated, options.flag("csv|tensorboard|wandb")] = ()
-    """Log every update for another tool, into the run. Repeatable. tensorboard and wandb are
-    extras of canary-rl."""
+    """Write a log of every update for another tool into the run. Repeatable. tensorboard and wandb
+    are extras of canary-rl."""
     preset: Annotated[str, options.flag("NAME", "fast")] = "fast"
-    """Settings to start from: fast; paper for the paper's equations, hyper-parameters and steps;
-    authors for these with details of its authors' code."""
+    """Settings to start from: fast; paper (the paper's equations, hyper-parameters and steps);
+    authors (paper with details of the authors' code)."""
     set: Annotated[options.Repeated, options.flag("SECTION.NAME=VALUE")] = ()
     """Change one setting; sections are algo, env, training and constraint. Repeatable."""
     trust: options.Trust = False
@@ -79,7 +79,7 @@ A new directory below --out gets the configuration, metrics, every episode, chec
     resume: Annotated[str | None, options.flag("RUN")] = None
     """Continue a stopped run: its path, its name below --out, or latest."""
     no_final_check: options.Switch = False
-    """Do not play fresh episodes with the final policies."""
+    """Skip the evaluation of the final policies on fresh episodes."""
 
     def __call__(self) -> int:
         from canary import api
@@ -128,7 +128,7 @@ A new directory below --out gets the configuration, metrics, every episode, chec
         run = api.load(options.opened(name, self.out, trust=self.trust))
         is_over = run.summary()["status"] == "finished" and self.total_steps is None
         if is_over and not self.quiet:
-            text = f"{run.directory} is finished already; nothing is trained."
+            text = f"{run.directory} is finished already; there is nothing to train."
             console_for(self.json).say(text)
         how = options.arguments(self, api.Run.resume)
         return run.resume(**how, final_check=not self.no_final_check)

@@ -39,12 +39,12 @@ def make_config(
     cost: str | None = None,
     **training: Any,
 ) -> RunConfig:
-    """A run's configuration from a few choices; everything else comes from the preset.
+    """A run's configuration from a few choices; the preset chooses everything else.
 
     `env` may refer to code (`canary.config.sources`). Then `cost` says where the cost is, and
-    `env.NAME=VALUE` is an argument. `algorithm` is a name, settings, or a method of the user's
-    own (`make_method`); the fields that were named in settings are kept, and the preset chooses the
-    others. `overrides` change single settings; `training` holds fields of `TrainingConfig`.
+    `env.NAME=VALUE` is an argument of that code. `algorithm` is a name, settings, or a method of
+    the user (`make_method`); fields that settings name are kept, and the preset chooses the others.
+    `overrides` change single settings; `training` holds fields of `TrainingConfig`.
     """
     changes = by_section(overrides)
     environment = make_environment(env, changes["env"], cost)
@@ -62,13 +62,13 @@ def make_config(
         constraint=complete_constraint(changes["constraint"], own, name),
         preset=preset,
     )
-    config = presets.PRESETS[preset](problem)  # which depends on the constraint
+    config = presets.PRESETS[preset](problem)  # depends on the constraint
     is_named = isinstance(algorithm, str | type)
     chosen = {} if is_named else {each.path: each.value for each in leaves(settings, named=True)}
     if chosen and type(config.algorithm) is not type(settings):
         raise CanaryError(
             f"The preset {preset} trains {type(config.algorithm).__name__} instead of "
-            f"{type(settings).__name__}; pass settings of that, or another preset."
+            f"{type(settings).__name__}; pass its settings, or choose another preset."
         )
     return checked_config(
         replace(
@@ -80,7 +80,7 @@ def make_config(
 
 
 def by_section(overrides: Overrides) -> dict[str, dict[str, Any]]:
-    """Overrides, a dictionary or texts, by the part of a run that they change."""
+    """Overrides by section, given as a dictionary or as texts."""
     if isinstance(overrides, Mapping):
         items: list[Any] = list(overrides.items())
     else:
@@ -101,8 +101,8 @@ def by_section(overrides: Overrides) -> dict[str, dict[str, Any]]:
 
 
 def make_method(algorithm: Any) -> tuple[Any, str]:
-    """The settings of a method, and its name. A method is a name, its settings, or their class:
-    one of canary's, or one of the user's own, which `package.module:Class` names as well."""
+    """The settings of a method, and its name. `algorithm` is one of canary's names,
+    `package.module:Class`, settings, or their class."""
     if isinstance(algorithm, str) and ":" in algorithm:
         algorithm = look_up(algorithm)
     elif isinstance(algorithm, str):
@@ -119,8 +119,7 @@ def make_method(algorithm: Any) -> tuple[Any, str]:
 
 
 def check_method(kind: Any) -> None:
-    """Raise unless this is a class of settings that can make an algorithm and be found again by its
-    name."""
+    """Raise unless this is a class of settings that makes an algorithm and can be imported by name."""
     known = {*dir(kind), *getattr(kind, "__dataclass_fields__", ())}
     if not dataclasses.is_dataclass(kind) or not {"estimation", "serves", "make"} <= known:
         raise CanaryError(
@@ -136,7 +135,7 @@ def check_method(kind: Any) -> None:
 
 
 def complete_constraint(said: Said, suggested: Any, environment: str) -> Constraint:
-    """The constraint; what was left out comes from the environment's suggestion."""
+    """The constraint, completed by the one that the environment suggests."""
     if isinstance(said, list | tuple):
         said = said[0] if len(said) == 1 else Joint(tuple(said))
     if isinstance(suggested, list | tuple):
@@ -165,7 +164,7 @@ def complete_constraint(said: Said, suggested: Any, environment: str) -> Constra
     tails = sum(kind != "mean" for kind in kinds)
     if len(kinds) != count or len(limits) not in (0, count) or len(epsilons) not in (0, tails):
         raise CanaryError(
-            f"{environment} takes {count} limits, a kind for all or for each, and {tails} epsilons "
+            f"{environment} takes {count} limits, one kind for all or for each, and {tails} epsilons "
             f"(a mean has no epsilon), not {len(limits)} limits, {len(kinds)} kinds and "
             f"{len(epsilons)} epsilons."
         )

@@ -1,9 +1,9 @@
 """The presets: functions from a configuration with the defaults of its algorithm to one that fits
 its environment.
 
-The defaults of the algorithms are the paper's hyper-parameters. This file has what the paper states
-by environment, and the `fast` preset. A subclass of an environment gets the settings of its base
-class.
+The defaults of the algorithms are the paper's hyper-parameters. This file holds those that the
+paper states per environment, and the `fast` preset. A subclass of an environment gets the settings
+of its base class.
 """
 
 import math
@@ -48,9 +48,9 @@ FAST_BATCHES: dict[type, Batches] = {
 }
 
 # The paper's table of baseline hyper-parameters (tab:baseline-hyperparams), by algorithm and
-# environment. CPPO's ratio clip and minibatch size are not in it: PPO's are used; nor is what its
-# advantage is standardised over: as in the authors' public code for discrete and for continuous
-# actions. Elsewhere, and for the trust-region methods, the algorithms' defaults hold.
+# environment. The table has no ratio clip and minibatch size for CPPO: PPO's are used. It does not
+# say over which samples CPPO's advantage is standardised: the authors' public code decides, for
+# discrete and for continuous actions. Everything else has the algorithms' defaults.
 PAPER_BASELINES: dict[str, dict[type, Any]] = {
     "ppo": {
         EcoAnt: PPOConfig(clipped=ClippedConfig(epochs=4, minibatch_size=500, entropy=1e-5)),
@@ -75,8 +75,7 @@ PAPER_BASELINES: dict[str, dict[type, Any]] = {
 
 
 def paper(config: RunConfig) -> RunConfig:
-    """The paper's equations and hyper-parameters and, where it states them, its batches and
-    steps."""
+    """The paper's equations and hyper-parameters, and its batches and steps if it states them."""
     if type(config.algorithm) is CanaryConfig:
         config = replace(config, algorithm=CantelliCPOConfig())
     batches = of_kind(config.environment, PAPER_BATCHES)
@@ -101,7 +100,7 @@ def authors(config: RunConfig) -> RunConfig:
 def fast(config: RunConfig) -> RunConfig:
     """Our best settings, chosen on a CPU (docs/algorithms/canary.md says why).
 
-    All environments follow the same rule. Only batches and steps depend on which of ours it is.
+    All environments follow the same rule, except that some of ours have their own batches and steps.
     """
     discrete, settings = is_discrete(config.environment), _baseline(config)
     estimation = replace(settings.estimation, hidden=(64, 64), initial_std=None)
@@ -118,14 +117,14 @@ def fast(config: RunConfig) -> RunConfig:
     else:
         settings = replace(settings, estimation=estimation)
     if isinstance(settings, CanaryConfig) and discrete:
-        # A shorter trace has less noise, and effects are near.
+        # Effects are near in time, and a shorter trace has less noise.
         settings = replace(settings, estimation=replace(settings.estimation, gae_lambda=0.9))
     training, horizon = config.training, config.environment.horizon
     batches = of_kind(config.environment, FAST_BATCHES)
     if batches is not None:
         training = replace(training, **batches._asdict())
     elif not discrete:
-        # A batch holds the steps of four whole episodes: fewer say too little about the cost.
+        # A batch holds the steps of four whole episodes, for enough samples of the cost.
         environments = max(math.ceil(4 * horizon / 125), 8)
         training = replace(training, environments=environments, rollout_length=125)
     if isinstance(config.environment, PointGoal):
@@ -134,7 +133,7 @@ def fast(config: RunConfig) -> RunConfig:
 
 
 def _baseline(config: RunConfig) -> Any:
-    """The algorithm's settings as the paper states them for this environment."""
+    """The algorithm's settings, as the paper states them for this environment if it does."""
     stated = of_kind(config.environment, PAPER_BASELINES.get(config.algorithm_name, {}))
     return stated if type(stated) is type(config.algorithm) else config.algorithm
 
@@ -144,7 +143,7 @@ def is_discrete(environment: Environment) -> bool:
 
 
 def of_kind(environment: Environment, table: dict[type, Value]) -> Value | None:
-    """The entry for the environment's class or the nearest one that it is derived from."""
+    """The entry for the environment's class or its nearest base class."""
     return next((table[kind] for kind in type(environment).__mro__ if kind in table), None)
 
 

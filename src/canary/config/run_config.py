@@ -1,5 +1,5 @@
-"""The configuration of a run: an environment, an algorithm, a constraint, and sizes of training; and
-the same as JSON data."""
+"""The configuration of a run (environment, algorithm, constraint, sizes of training), and its form
+as JSON data."""
 
 import json
 from collections.abc import Mapping
@@ -23,9 +23,9 @@ class TrainingConfig:
     """Seeds, steps, batches and checkpoints of training."""
 
     seeds: tuple[Whole, ...] = (0, 1, 2, 3)
-    """Which seeds. Seed i gives the same numbers whatever runs beside it."""
+    """The seeds. The results of a seed do not depend on the others."""
     total_steps: Steps = 300_000
-    """Environment steps per seed, over all its parallel environments."""
+    """Environment steps per seed, summed over its parallel environments."""
     environments: Count = 5
     """Parallel environments per seed."""
     rollout_length: Count = 200
@@ -34,20 +34,20 @@ class TrainingConfig:
     """Start the first episodes at random times, so that episodes of fixed length do not all end in
     the same step."""
     schedule_start: Annotated[float, Range(0, 0.99)] = 0.0
-    """Share of the schedules (learning rate, highest price) that is over at the start. A warm start
-    begins at 0.5."""
+    """Point at which the schedules (learning rate, highest price) begin, as a share of their
+    length. A warm start begins at 0.5."""
     chunk: Count = 10
-    """Updates per call of the compiled program; the display moves once per chunk. It does not change
-    results."""
+    """Updates per call of the compiled program, and per update of the display. Results do not
+    depend on it."""
     checkpoint_seconds: Amount = 30.0
     """Least time between two checkpoints."""
     keep_checkpoints: Whole = 0
-    """Number of states to keep, evenly spaced over training; their policies can be loaded by step."""
+    """Number of states to keep, evenly spaced over training. Their policies can be loaded by step."""
     seeds_per_device: Whole = 0
     """Seeds that one device trains at once, as one vectorised program; 0 chooses 1 on CPUs and all
     on accelerators."""
     merge_capacity: Whole = 0
-    """On CPUs, a trust-region update evaluates networks once per distinct input where a batch has at
+    """On CPUs, a trust-region update evaluates networks once per distinct input if a batch has at
     most this many; 0: on every sample."""
 
     @property
@@ -71,7 +71,7 @@ class RunConfig:
     training: TrainingConfig = field(default_factory=TrainingConfig)
     preset: str = "fast"
     environment_changes: tuple[str, ...] = ()
-    """How the environment differs from that of training, if the caller accepted a change."""
+    """Differences from the environment of training that the caller accepted."""
 
     @property
     def environment_name(self) -> str:
@@ -84,8 +84,7 @@ class RunConfig:
 
 
 def checked_config(config: RunConfig) -> RunConfig:
-    """The same configuration, if its parts fit together; single values are checked where they are
-    set."""
+    """The same configuration, if its parts fit together. Single values were checked when set."""
     training, constraint = config.training, config.constraint
     _check_served(config.algorithm_name, config.algorithm, constraint)
     costs, limits = costs_of(config.environment), len(parts_of(constraint))
@@ -114,7 +113,7 @@ def checked_config(config: RunConfig) -> RunConfig:
 
 
 def _check_served(name: str, settings: Any, constraint: Constraint) -> None:
-    """Raise a sentence if the algorithm cannot train under constraints of these kinds."""
+    """Raise if the algorithm cannot train under constraints of these kinds."""
     if isinstance(constraint, Joint):
         if not getattr(settings, "serves_several", False):
             raise CanaryError(
@@ -158,9 +157,9 @@ def config_from_dict(
     changes: tuple[str, ...] = (),
     method: type | None = None,
 ) -> RunConfig:
-    """Rebuild a configuration. `environment` and `method` are the user's own, if the run was trained
-    with them; `canary.runs.environment` imports them once they are trusted. `changes` say how the
-    environment differs from that of training."""
+    """Rebuild a configuration. `environment` and `method` are passed if they are the user's own;
+    `canary.runs.environment` imports them once they are trusted. `changes` are the differences from
+    the environment of training."""
     try:
         if environment is None:
             kind = _known(ENVIRONMENTS, data["environment"]["name"])
@@ -180,7 +179,7 @@ def config_from_dict(
         raise CanaryError(f"The run's configuration is incomplete ({error}).") from None
     except CanaryError as error:
         raise CanaryError(
-            f"{error} If another version of canary made the run (manifest.json names it), use that."
+            f"{error} If another version of canary made the run (see manifest.json), use that version."
         ) from None
     return checked_config(config)
 
@@ -194,5 +193,5 @@ def _known(kinds: Mapping[str, Any], name: str) -> Any:
 
 
 def method_name(kind: type) -> str:
-    """How a run stores a method: the name of one of canary's, or `module:Class` of the user's own."""
+    """The stored name of a method: one of canary's names, or `module:Class`."""
     return next((name for name, known in ALGORITHMS.items() if known is kind), label_of(kind))

@@ -18,7 +18,7 @@ Settings = Any
 
 
 def canonical(name: str, known: Iterable[str], what: str) -> str:
-    """The known name that `name` means; case, `-` and `_` do not matter."""
+    """The known name that equals `name`, ignoring case, `-` and `_`."""
 
     def fold(text: str) -> str:
         return re.sub("[-_]", "", text.lower())
@@ -33,11 +33,11 @@ class Setting(NamedTuple):
     """One value of nested settings."""
 
     path: str
-    """The names that lead to it, such as `trust_region.target_kl`."""
+    """Its name with those of the groups around it, such as `trust_region.target_kl`."""
     hint: Any
     value: Any
     owner: type
-    """The class that has it as a field."""
+    """The class of which it is a field."""
 
     @property
     def name(self) -> str:
@@ -45,8 +45,8 @@ class Setting(NamedTuple):
 
 
 def leaves(settings: Settings, group: str = "", *, named: bool = False) -> Iterator[Setting]:
-    """All values of nested settings. With `named`, only the fields that were named when the settings
-    were made; classes that do not remember this give all."""
+    """All values of nested settings. With `named`, only those that were passed by name, if the
+    class remembers them; else all."""
     names = getattr(settings, "_named", None) if named else None
     for name, hint in type_hints(type(settings)).items():
         value = getattr(settings, name)
@@ -59,16 +59,15 @@ def leaves(settings: Settings, group: str = "", *, named: bool = False) -> Itera
 
 
 def check(settings: Settings, where: str) -> None:
-    """Raise a sentence if a value does not fit its type."""
+    """Raise if a value does not fit its type."""
     for each in leaves(settings):
         convert(each.hint, each.value, f"{where}.{each.path}")
 
 
 def changed(settings: Settings, changes: Mapping[str, Any], where: str) -> Settings:
-    """`settings` with some replaced, each by a value or by what a text spells.
+    """`settings` with some values replaced; texts are parsed.
 
-    A path may leave out levels where its last name is unique: `target_kl` for
-    `trust_region.target_kl`.
+    A path may leave out groups if its last name is unique: `target_kl` for `trust_region.target_kl`.
     """
     known = list(leaves(settings))
     values = {}
@@ -88,7 +87,7 @@ def changed(settings: Settings, changes: Mapping[str, Any], where: str) -> Setti
 
 
 def _replaced(settings: Settings, values: Mapping[str, Any]) -> Settings:
-    """Replace together, because a class may check its values together."""
+    """Replace all at once, because a class may check its values together."""
     groups: dict[str, dict[str, Any]] = {}
     for path, value in values.items():
         name, _, rest = path.partition(".")
@@ -101,8 +100,8 @@ def _replaced(settings: Settings, values: Mapping[str, Any]) -> Settings:
 
 
 def parse(value: Any) -> Any:
-    """A text as the value that it spells: JSON where it is JSON. Other values as they are, numpy's
-    as Python's."""
+    """The value that a text spells, if it is JSON, else the text. numpy's numbers become Python's;
+    other values do not change."""
     if not isinstance(value, str):
         return value.tolist() if hasattr(value, "tolist") else value
     plain = {"true": "true", "false": "false", "none": "null"}.get(value.lower(), value)
@@ -118,7 +117,7 @@ def table(settings: Settings, section: str) -> list[dict[str, str]]:
     names = [each.name for each in found]
     return [
         {
-            # The group can be left out where the name is unique
+            # The group is optional if the name is unique
             "setting": f"{section}.{each.path if names.count(each.name) > 1 else each.name}",
             "default": written(each.value),
             "range": words(each.hint).removeprefix("a "),

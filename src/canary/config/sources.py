@@ -1,11 +1,11 @@
-"""Environments by reference: a text that says where the code is, and the arguments that it gets.
+"""Environments by reference: a text that names code, and the arguments of that code.
 
     IcyLake                        one of ours
     package.module:Factory         a class or function of yours that makes an environment
     gymnasium:Pendulum-v1          a Gymnasium id, or gymnasium:package.module:make for a function of yours
     gymnax:CartPole-v1   brax:ant   playground:CartpoleBalance   crax:safe_goal_point
 
-A reference is data until `build` is called; then it imports and runs what it names.
+Only `build` imports and runs the code that a reference names.
 """
 
 import dataclasses
@@ -30,12 +30,12 @@ ADAPTERS = ("gymnasium", "gymnax", "brax", "playground", "crax")
 
 @dataclass(frozen=True)
 class Source:
-    """What `build` makes an environment from."""
+    """A reference, from which `build` makes an environment."""
 
     name: str
     arguments: dict[str, Any] = field(default_factory=dict)
     cost: str | None = None
-    """Where the cost is, for environments of other people; None where the environment says it."""
+    """Where the cost is, for environments of other packages; None if the environment states it."""
 
     @property
     def adapter(self) -> str | None:
@@ -55,7 +55,7 @@ class Source:
 def make_environment(
     env: str | Environment, changes: Mapping[str, Any], cost: str | None = None
 ) -> Environment:
-    """The environment of a reference, or the given one, with some settings changed."""
+    """The environment that `env` is or names, with some settings changed."""
     if isinstance(env, str):
         return build(Source(env, {name: parse(value) for name, value in changes.items()}, cost))
     check_structure(env)
@@ -69,13 +69,13 @@ def make_environment(
 
 
 def build(source: Source) -> Environment:
-    """Import and make what a reference names."""
+    """Import the code that a reference names and make the environment."""
     if source.adapter is not None:
         cost = {} if source.cost is None else {"cost": source.cost}
         adapt = {"gymnasium": environments.from_gymnasium, "gymnax": environments.from_gymnax}
         make = adapt.get(source.adapter, environments.from_brax)
         return make(source.name, **source.arguments, **cost)
-    if re.search(r"-v\d+$", source.name):  # as Gymnasium names them
+    if re.search(r"-v\d+$", source.name):  # a Gymnasium id
         raise CanaryError(
             f"There is no environment called {source.name!r}; try gymnasium:{source.name}."
         )
@@ -110,10 +110,10 @@ def build(source: Source) -> Environment:
 
 
 def _check_names(factory: Any, arguments: Mapping[str, Any]) -> None:
-    """Raise a sentence if the factory of an environment does not take all of these arguments."""
+    """Raise if the factory of an environment does not take all of these arguments."""
     try:
         known = inspect.signature(factory).parameters
-    except (TypeError, ValueError):  # of some classes in C
+    except (TypeError, ValueError):  # some classes written in C
         return
     if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in known.values()):
         return

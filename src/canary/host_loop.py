@@ -2,9 +2,9 @@
 
     act (compiled), step every lane (Python), act, step, ..., learn (compiled)
 
-`HostTraining` trains with the keys, records and order of resets of `training.train_chunk`;
-`HostPlayer` plays whole episodes of a frozen policy, as `evaluation` does inside one program. No
-program calls back into Python, so JAX can cache all of them.
+`HostTraining` has the keys, records and order of resets of `training.train_chunk`. `HostPlayer`
+plays whole episodes of a frozen policy, as `evaluation` does in one program. No program calls back
+into Python, so JAX can cache all programs.
 """
 
 from collections.abc import Callable, Iterator
@@ -47,11 +47,11 @@ from canary.training import (
 )
 from canary.types import EpisodeEnds, Terms
 
-MOST_LANES = 64  # episodes that are played at once: each is a whole environment
+MOST_LANES = 64  # episodes played at once; each has its own environment
 
 
 class HostLanes(eqx.Module):
-    """The lanes of a seed as the arrays of `Episodes`; in a training state, in place of `Lane`."""
+    """The lanes of a seed as arrays of `Episodes`; they replace `Lane` in a training state."""
 
     identity: UInt32[Array, "*env 2"]
     steps: Int[Array, "*env"]
@@ -86,21 +86,21 @@ def make_act(account: CostAccount, choose: Callable[..., Array], **options: Any)
         return choose(policy(inputs), *random)
 
     def act(*known: Any) -> Callable[..., np.ndarray]:
-        leaves, kind = jax.tree.flatten(known)  # passed quicker than a tree of records
+        leaves, kind = jax.tree.flatten(known)  # faster to pass than a tree of records
         return lambda *inputs: np.asarray(run(kind, leaves, *inputs))
 
     return act
 
 
 class FilmedState(NamedTuple):
-    """What a film keeps of each moment: the episode, and the action that led there."""
+    """The state of a filmed step: the episode, and the action that led to this step."""
 
     identity: UInt32[np.ndarray, "time 2"]
     action: Float[np.ndarray, "time action"]
 
 
 class HostPlayer:
-    """Whole episodes of a frozen policy on a host environment; see `evaluation.play_episodes`."""
+    """Plays whole episodes of a frozen policy outside JAX (see `evaluation.play_episodes`)."""
 
     def __init__(
         self, environment: GymnasiumEnvironment, account: CostAccount, *, deterministic: bool
@@ -114,7 +114,7 @@ class HostPlayer:
 
         self._environment, self._account = environment, account
         self._act, self._draw = make_act(account, choose), jax.jit(_draw_episodes)
-        self._live: dict[int, Episodes] = {}  # by the number of lanes
+        self._live: dict[int, Episodes] = {}  # by number of lanes
 
     def __call__(
         self, policy: Policy, statistics: RunningStatistics | None, keys: Key[Array, "episode"]
@@ -122,7 +122,7 @@ class HostPlayer:
         """One episode per key."""
         most, tables = min(MOST_LANES, len(keys)), []
         for first in range(0, len(keys), most):
-            # A last round of fewer episodes uses the same program; the other lanes are not stepped.
+            # A last round of fewer episodes uses the same program; spare lanes are not stepped.
             lanes = np.arange(min(most, len(keys) - first))
             round_ = keys[(first + jnp.arange(most)) % len(keys)]
             episodes, moves = self._start(policy, statistics, round_, lanes)
@@ -138,7 +138,7 @@ class HostPlayer:
         keys: Key[Array, "episode"],
         chosen: int,
     ) -> Lane:
-        """Every state of one of these episodes: times 0, 1, ..., its length."""
+        """All states of one of these episodes, from time 0 to its end."""
         lane, most = chosen % MOST_LANES, min(MOST_LANES, len(keys))
         round_ = keys[(chosen - lane + jnp.arange(most)) % len(keys)]
         episodes, moves = self._start(policy, statistics, round_, np.array([lane]))
@@ -152,7 +152,7 @@ class HostPlayer:
     def _start(
         self, policy: Policy, statistics: Any, keys: Any, lanes: np.ndarray
     ) -> tuple[Episodes, Iterator[Any]]:
-        """The live episodes, and an iterator that plays these lanes to their ends; it stops after
+        """The live episodes, and an iterator that plays these lanes to their ends. It yields after
         the resets and after every step."""
         identity, keys_act = self._draw(keys)
         act = self._act(policy, statistics, jnp.float32(self._account.limit))
@@ -161,7 +161,7 @@ class HostPlayer:
         episodes = self._live[len(keys)]
 
         def choose(time: int) -> np.ndarray:
-            # An action chosen from a non-finite observation is not valid.
+            # An action for a non-finite observation makes the episode invalid.
             table = episodes.table
             table[:, VALID] *= sane(table[:, :REWARD]).all(1) | episodes.done
             return act(table, keys_act, np.int32(time))
@@ -171,7 +171,7 @@ class HostPlayer:
 
 
 def _draw_episodes(keys: Key[Array, "episode"]) -> Any:
-    """The identities of the episodes, and the keys of their actions."""
+    """Identities of the episodes, and keys of their actions."""
     split = jax.vmap(lambda key: jax.random.split(key, 3))(keys)
     return draw_identities(split[:, 0]), split[:, 1]
 
@@ -188,7 +188,7 @@ class HostTraining:
         )
         account = trainer.account(jnp.zeros(()))
         self._act = make_act(account, lambda d, noise: d.choose(noise), compiler_options=options)
-        self._live: dict[bytes, Episodes] = {}  # by the key of the seed
+        self._live: dict[bytes, Episodes] = {}  # by key of the seed
 
     def init(self, terms: Terms, seed: Int[Array, ""]) -> TrainingState:
         identity, time, _ = self._draw_start(seed)
@@ -204,7 +204,7 @@ class HostTraining:
         return jax.eval_shape(self._fresh, terms, jnp.int32(0), *arrays)
 
     def chunk(self, state: TrainingState, count: Any) -> tuple[TrainingState, Any]:
-        """`count` updates, and their records along a first axis; 0 compiles what they need."""
+        """`count` updates, and their records along a first axis. A count of 0 only compiles."""
         if not count:
             self._compile(state)
             return state, None
@@ -218,7 +218,7 @@ class HostTraining:
         return self._act(state.learner.policy, state.statistics, state.terms.limit)
 
     def _compile(self, state: TrainingState) -> None:
-        """Compile by an update that is thrown away; no environment is stepped."""
+        """Compile with an update whose result is discarded; no environment is stepped."""
         act, (noise, _), table = self._actor(state), self._draw_batch(state), state.lanes.table
         action = act(np.asarray(table), np.asarray(noise[0]))
         tables = np.zeros((2, len(noise), *table.shape), np.float32)
@@ -226,8 +226,8 @@ class HostTraining:
         jax.block_until_ready(self._learn(state, tables, actions, state.lanes))
 
     def collect(self, state: TrainingState) -> tuple[Any, ...]:
-        """Play a batch: the tables before and after every step, the actions, and the lanes at the
-        end."""
+        """Play a batch. Returns the tables before and after every step, the actions, and the final
+        lanes."""
         episodes, alive = self._take_up(state)
         if not alive.all():
             raise CanaryError(
@@ -247,8 +247,8 @@ class HostTraining:
         return tables, np.stack(actions), _now(episodes)
 
     def revive(self, state: TrainingState) -> tuple[TrainingState, int]:
-        """The stored state with live environments, and how many episodes could not be brought
-        back: new ones start in their lanes."""
+        """The stored state with live environments, and the number of episodes that could not be
+        restored; new ones start in their lanes."""
         episodes, alive = self._take_up(state)
         if not alive.all():
             key = jax.random.fold_in(state.key, state.terms.iteration)
@@ -259,7 +259,7 @@ class HostTraining:
         return state, int((~alive).sum())
 
     def _take_up(self, state: TrainingState) -> tuple[Episodes, np.ndarray]:
-        """The seed's live environments in this state, and which of them could be brought there."""
+        """The seed's live environments in this state, and which of them could be restored."""
         name = _name(state)
         if name not in self._live:
             self._live[name] = self._environment.episodes(self._trainer.environments)
@@ -271,7 +271,7 @@ def _name(state: TrainingState) -> bytes:
 
 
 def _draw_start(trainer: Trainer, seed: Int[Array, ""]) -> Any:
-    """Identities and clocks of the first episodes (as `rollout.start_lanes`), and the keys of
+    """Identities and clocks of the first episodes, as in `rollout.start_lanes`, and the keys of
     learner and run."""
     key_learner, key_lanes, key_run = jax.random.split(seed_key(seed), 3)
     key_reset, key_time = jax.random.split(key_lanes)
@@ -288,8 +288,8 @@ def _fresh(trainer: Trainer, terms: Terms, seed: Int[Array, ""], *arrays: Array)
 
 
 def _draw_batch(trainer: Trainer, state: TrainingState) -> Any:
-    """The noise of the actions and the identities of possible resets, for every step of a batch:
-    drawn at once, because random numbers would take half of the time of an action."""
+    """The noise of the actions and the identities of possible resets, for every step of a batch.
+    They are drawn at once, because drawing takes half the time of an action."""
     key_rollout, _ = batch_keys(state)
     keys = jax.random.split(key_rollout, (trainer.rollout_length, 3))
     resets = jax.vmap(lambda key: jax.random.split(key, trainer.environments))(keys[:, 2])
@@ -305,7 +305,7 @@ def _learn(
     actions: Array,
     lanes: HostLanes,
 ) -> Any:
-    """The update by a batch that was played on the host."""
+    """The update with a batch that was played on the host."""
     account = trainer.account(state.terms.limit)
     before, after = lanes_of(tables[0]), lanes_of(tables[1])
     inputs = before.inputs(account, state.statistics)
@@ -315,5 +315,5 @@ def _learn(
 
 
 def _now(episodes: Episodes) -> HostLanes:
-    """A copy of the lanes as they are now."""
+    """A copy of the lanes."""
     return HostLanes(*map(jnp.array, episodes.arrays))

@@ -1,7 +1,7 @@
-"""Watching a run while it trains: a record per update, for the user's callback and for logs.
+"""Watch a run while it trains: a record per update, for the user's callback and for logs.
 
-A log is a context that yields a function of one update. A resumed run writes its CSV and TensorBoard
-logs anew from its tables, so a kill leaves them neither ahead of the checkpoint nor behind it.
+A log is a context that yields a function of one update. A resumed run rewrites its CSV and
+TensorBoard logs from its tables, so they agree with the checkpoint after a kill.
 """
 
 import csv
@@ -27,24 +27,23 @@ MEASURED = ("return_mean", "cost_mean", "constraint_value")
 
 @dataclass(frozen=True, kw_only=True)
 class SeedUpdate:
-    """One update of one seed. Its numbers are of the whole episodes that ended in the batch, and
-    None if there were none."""
+    """One update of one seed. Its numbers describe the whole episodes that ended in the batch; None
+    if none ended."""
 
     seed: int
     episodes: int
     return_mean: float | None
     cost_mean: float | None
-    """None with several costs: their means over the window are among the metrics."""
+    """None with several costs, whose means over the window are among the metrics."""
     constraint_value: float | None
-    """What the constraint limits: the share of violations, the mean cost or its CVaR; of several
-    constraints the worst, in units of what it allows."""
+    """The constrained quantity: the share of violations, the mean cost or its CVaR. With several
+    constraints, the worst in units of its allowed value."""
     metrics: dict[str, float] = field(repr=False)
-    """What the algorithm reports about its step; NaN where a number has no meaning."""
+    """Metrics of the algorithm; NaN if a number has no meaning."""
 
     def numbers(self) -> dict[str, float | None]:
-        """All numbers by the names that logs give them; None if unknown or not finite. A metric
-        with a name of the batch, such as the mean cost over several batches, is
-        `algorithm_NAME`."""
+        """All numbers by their names in logs; None if unknown or not finite. A metric of the algorithm
+        whose name is taken, such as the mean cost over several batches, is `algorithm_NAME`."""
         found = {name: getattr(self, name) for name in ("episodes", *MEASURED)}
         own = {f"algorithm_{k}" if k in found else k: v for k, v in self.metrics.items()}
         return {
@@ -59,9 +58,9 @@ class Update:
 
     run: Path
     number: int
-    """Updates done, this one included."""
+    """Updates done, including this one."""
     updates: int
-    """Updates that are planned."""
+    """Planned updates."""
     steps: int
     """Environment steps per seed so far."""
     seeds: tuple[SeedUpdate, ...]
@@ -75,8 +74,7 @@ class Update:
 def updates_of(
     rows: pl.DataFrame, episodes: pl.DataFrame, *, config: dict[str, Any], run: Path
 ) -> Iterator[Update]:
-    """The updates in some rows of a run's tables: a row of metrics per seed and update, a row per
-    episode."""
+    """The updates in rows of a run's tables: metrics (a row per seed and update) and episodes."""
     training, constraint = config["training"], from_dict(config["constraint"])
     planned = training["total_steps"] // (training["environments"] * training["rollout_length"])
     whole = episodes.filter(pl.col("valid")).partition_by("seed", "iteration", as_dict=True)
@@ -102,7 +100,7 @@ def updates_of(
 
 
 Callback = Callable[[Update], bool | None]
-"""Called after every update. Return False to stop there; the run is saved and can be resumed."""
+"""Called after every update. Return False to stop; the run is saved and can be resumed."""
 Write = Callable[[Update], None]
 
 
@@ -149,8 +147,8 @@ def tensorboard_log(run: Path, config: dict[str, Any]) -> Iterator[Write]:
 
 @contextmanager
 def wandb_log(run: Path, config: dict[str, Any]) -> Iterator[Write]:
-    """A run of the project `canary` (or $WANDB_PROJECT), named as the run, with a curve per number
-    and seed."""
+    """A run of the project `canary` (or $WANDB_PROJECT) with the name of the run, and a curve per
+    number and seed."""
     wandb: Any = importlib.import_module("wandb")
     try:
         log = wandb.init(
@@ -189,7 +187,7 @@ PACKAGES = {"tensorboard": "tensorboardX", "wandb": "wandb"}
 
 
 def check_logs(names: Sequence[str]) -> tuple[str, ...]:
-    """The logs of these names, each once; an unknown one, or a missing package, is found now."""
+    """The names of logs, each once; raises if one is unknown or its package is missing."""
     for name in names:
         if name not in LOGS:
             raise CanaryError(f"There is no log called {name!r:.60}{nearest(name, LOGS)}")
@@ -209,8 +207,8 @@ def watching(
     callback: Callback | None = None,
     logs: Sequence[str] = (),
 ) -> Iterator[Callable[[pl.DataFrame, pl.DataFrame], bool]]:
-    """Yields a function that passes the updates of a chunk on, from its metrics and episodes, and
-    returns whether to continue. `config` is that of the manifest, `done` are the tables so far."""
+    """Yields a function that passes the updates of a chunk, from its metrics and episodes, to callback
+    and logs, and returns whether to continue. `config` is the manifest's, `done` the tables so far."""
 
     def updates(*tables: pl.DataFrame) -> Iterator[Update]:
         return updates_of(*tables, config=config, run=run)

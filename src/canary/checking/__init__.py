@@ -1,1 +1,1 @@
-"""Can an environment be trained on? Tracing, a record of random actions, and simple policies."""
+"""Checks of an environment: tracing, a record of random actions, and simple policies."""

@@ -1,5 +1,5 @@
-"""Play random or constant actions in parallel lanes and record every state; find mistakes in a
-record; summarise it as a fingerprint of the environment's behaviour.
+"""Record all states of random or constant actions in parallel lanes, find mistakes in a record, and
+summarise it as a fingerprint of the environment's behaviour.
 
 The random numbers of lane i at time t come from fold_in(fold_in(key(seed), i), t). So the same
 environment gives the same record, and records of different lengths agree where they overlap.
@@ -31,20 +31,20 @@ from canary.environments.protocol import (
 from canary.errors import CanaryError
 from canary.numerics.running_statistics import LARGEST, sane
 
-LANES = 16  # in JAX
+LANES = 16  # of JAX environments
 SHORT, LONG = 32, 1000  # steps of a first record: on the host, and in JAX
 NUMBERS = ("cost", "reward", "observation")
-TOLERANCE = 1e-3  # of the largest number of its kind: machines round differently
+TOLERANCE = 1e-3  # relative to the largest number: machines round differently
 RULE = "write truncated = (time >= horizon) & ~terminated"
 
-Choose = Callable[[int], Any]  # the actions of all lanes for the step to this time
+Choose = Callable[[int], Any]  # time -> actions of all lanes for the step to that time
 fold = jax.vmap(jax.random.fold_in, (0, None))
 
 
 @dataclass(frozen=True)
 class Record:
-    """States without `inner`, as numpy arrays [time 0, 1, ..., lane, ...]. A lane that is done stays
-    as it is."""
+    """States without `inner`, as numpy arrays [time 0, 1, ..., lane, ...]. A lane that is done does
+    not change."""
 
     states: EnvironmentState
 
@@ -58,13 +58,13 @@ class Record:
         return np.concatenate([np.ones_like(self.done[:1]), ~self.done[:-1]])
 
     def masked(self, field: str) -> Float[np.ndarray, "time lane entry"]:
-        """A field, with 0 where a lane was done before."""
+        """A field, with 0 after a lane is done."""
         values = getattr(self.states, field)
         return np.where(self.live[..., None], values.reshape(*self.live.shape, -1), 0).astype(float)
 
 
 class Recorder:
-    """Makes records of one environment, whose programs are compiled once."""
+    """Makes records of one environment with programs that are compiled once."""
 
     def __init__(self, environment: Environment):
         self.environment = environment
@@ -82,8 +82,8 @@ class Recorder:
         action: np.ndarray | None = None,
         going: Callable[[], bool] = lambda: True,
     ) -> Record:
-        """`length` steps in each lane, always with that action or, without one, with random ones;
-        fewer if all lanes are done or `going()` is false."""
+        """`length` steps in each lane with a constant `action`, or with random ones; fewer if all
+        lanes are done or `going()` is false."""
         keys = jax.vmap(partial(jax.random.fold_in, jax.random.key(seed)))(jnp.arange(self.lanes))
 
         def choose(time: int) -> Any:
@@ -144,15 +144,14 @@ def random_actions(space: ActionSpace, keys: Key[Array, "lane"], time: Int[Array
 
 
 def first_record(environment: Environment) -> Record:
-    """The record that every training begins with: whole episodes, if they are not too long."""
+    """The record with which every training begins: whole episodes, if they are not too long."""
     steps = SHORT if isinstance(environment, GymnasiumEnvironment) else LONG
     return Recorder(environment)(min(environment.horizon + 1, steps))
 
 
 @dataclass(frozen=True)
 class Finding:
-    """An error makes training wrong or impossible; a warning is likely a mistake; a note is worth
-    knowing."""
+    """An error makes training wrong or impossible; a warning is likely a mistake; a note informs."""
 
     level: Literal["error", "warning", "note"]
     text: str
@@ -176,7 +175,7 @@ def findings_in(environment: Environment, record: Record) -> list[Finding]:
 
 
 def raise_first_error(findings: Iterable[Finding]) -> None:
-    """Raise the sentence of the first error, and say how many more there are."""
+    """Raise the first error, with the number of further errors."""
     errors = [finding.text for finding in findings if finding.level == "error"]
     if errors:
         more = f" (and {len(errors) - 1} more: `canary check-env` lists them)" if errors[1:] else ""
@@ -184,7 +183,7 @@ def raise_first_error(findings: Iterable[Finding]) -> None:
 
 
 def _mistakes(environment: Environment, record: Record) -> Iterator[str]:
-    """A sentence for each rule that is broken, about the first time and lane."""
+    """A sentence for each broken rule, about the first time and lane."""
     states, name, live = record.states, name_of_environment(environment), record.live
     time = live.cumsum(0) - 1
     is_reset = np.arange(len(live))[:, None] == 0
@@ -205,22 +204,22 @@ def _mistakes(environment: Environment, record: Record) -> Iterator[str]:
 
 
 def same_again(first: Record, second: Record) -> Iterator[Finding]:
-    """A warning if the same keys gave other numbers, as far as both records go."""
+    """A warning if the same keys gave other numbers in the common part of two records."""
     count = min(len(first.live), len(second.live))
     pairs = ([each.masked(field)[:count] for each in (first, second)] for field in NUMBERS)
     if not all(np.array_equal(*pair, equal_nan=True) for pair in pairs):
         yield Finding(
             "warning",
             "The same seeds and actions gave other numbers the second time, so some randomness comes "
-            "neither from a key nor from the seed of the reset. In a compiled program it is drawn "
-            "once and never changes; elsewhere a stopped run cannot be resumed exactly, and a "
-            "certificate cannot be replayed.",
+            "neither from a key nor from the seed of the reset. A compiled program draws it once and "
+            "never again; outside JAX a stopped run cannot be resumed exactly, and a certificate "
+            "cannot be replayed.",
         )
 
 
 def fingerprint(record: Record) -> dict[str, list[float]]:
-    """For each field its sum over lanes and entries, with weights that make swapped entries and
-    signs visible: at each of the first times, then over blocks of as many times."""
+    """Weighted sums of each field over lanes and entries: one for each of the first `SHORT` times,
+    then one for each block of `SHORT` times. The weights reveal swapped entries and signs."""
     times, sums = len(record.live), {}
     starts = [*range(min(times, SHORT)), *range(SHORT, times, SHORT)]
     for field in (*NUMBERS, "terminated", "truncated"):
@@ -233,7 +232,7 @@ def fingerprint(record: Record) -> dict[str, list[float]]:
 def behaviour_differences(
     stored: dict[str, list[float]], found: dict[str, list[float]]
 ) -> list[str]:
-    """Which fields differ between two fingerprints, and from about which step on."""
+    """The fields that differ between two fingerprints, and the step where each begins to differ."""
     different = []
     for field, now in found.items():
         before, after = np.array(list(zip(stored[field], now, strict=False))).T

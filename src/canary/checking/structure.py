@@ -1,4 +1,4 @@
-"""Shapes and types of an environment, found by tracing: nothing is computed and nothing compiled."""
+"""Check shapes and types of an environment by tracing, without computing or compiling."""
 
 import math
 from typing import Any
@@ -23,10 +23,10 @@ MEMBERS = ("horizon", "observation_size", "action_space", "normalise_observation
 
 
 def check_structure(environment: Any) -> None:
-    """Raise a sentence about the first mistake of the members, the settings, or what `reset` and
-    `step` return."""
+    """Raise on the first mistake in the members, the settings, or the results of `reset` and
+    `step`."""
     _check_members(environment)
-    if isinstance(environment, GymnasiumEnvironment):  # playing it shows the rest
+    if isinstance(environment, GymnasiumEnvironment):  # its other mistakes show in play
         return
     space, key = environment.action_space, jax.random.key(0)
     shape, kind = ((), jnp.int32) if isinstance(space, Discrete) else ((space.size,), jnp.float32)
@@ -44,7 +44,7 @@ def check_structure(environment: Any) -> None:
 
 
 def costs_of(environment: Environment) -> int:
-    """How many costs a step has; those on the host have one."""
+    """Number of costs of a step; environments on the host have one."""
     if isinstance(environment, GymnasiumEnvironment):
         return 1
     return math.prod(jax.eval_shape(environment.reset, jax.random.key(0)).cost.shape)
@@ -82,7 +82,7 @@ def _check_members(environment: Any) -> None:
 
 
 def _returned(environment: Environment, method: str, *given: Any) -> EnvironmentState:
-    """The shapes of what a method returns."""
+    """The shapes of a method's result."""
     place = f"{method}() of {name_of_environment(environment)}"
     try:
         state = jax.eval_shape(getattr(environment, method), *given)

@@ -1,4 +1,4 @@
-"""`canary check-env`: findings about an environment, and a yardstick for its limit: return and
+"""`canary check-env`: findings about an environment, and a yardstick for its limit, the return and
 constraint of random and constant actions. If the best of these meets the limit, the limit is easy.
 """
 
@@ -25,12 +25,12 @@ from canary.numerics.statistics import measurement
 from canary.values import Count, checked
 
 RANDOM = "random actions"
-MOST_ACTIONS = 16  # constant actions that are tried
-SHARE = 0.05  # of the worst episodes, without a constraint
-LONGEST = 5000  # steps of an episode that a check waits for
+MOST_ACTIONS = 16  # constant actions to try
+SHARE = 0.05  # of episodes above the smallest limit, without a constraint
+LONGEST = 5000  # steps after which a check cuts an episode off
 
 Progress = Callable[[int, int, str], bool]
-"""Called after every step with (done, total, what is being done); False stops."""
+"""Called after every step with (done, total, what is done); stops if it returns False."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Played:
         return f"{self.policy} ({value} in {len(self.costs)} episodes, return {self.reward:.3g})"
 
     def to_dict(self, constraint: One | None) -> dict[str, Any]:
-        """As JSON data, under a constraint on one cost."""
+        """JSON data about a constraint on one cost."""
         found = None if constraint is None else measurement(constraint, self.costs)
         return {
             "policy": self.policy,
@@ -79,8 +79,8 @@ def full_check(
     episodes: Count = 128,
     progress: Progress = lambda done, total, what: True,
 ) -> dict[str, Any]:
-    """Trace the environment, play its first steps twice, then up to `episodes` of random and of each
-    constant action, until `progress` returns False. Returns JSON data."""
+    """Trace the environment, play its first steps twice, then up to `episodes` with random and with
+    each constant action, until `progress` returns False. Returns JSON data."""
     name = getattr(environment, "__name__", None) or name_of_environment(environment)
     report: dict[str, Any] = {"env": name, "costs": []}
     try:
@@ -94,7 +94,7 @@ def full_check(
             "actions": f"{space.count} choices" if is_discrete else f"[-1, 1] x {space.size}",
             "horizon": int(environment.horizon),
         }
-        # Traced and compiled apart, so that random numbers drawn while tracing differ
+        # Traced and compiled separately, so that random numbers drawn while tracing differ
         first = Recorder(environment)(SHORT, going=lambda: progress(0, 1, "the first steps"))
         recorder = Recorder(environment)
         played, record = play_simple(recorder, episodes, progress)
@@ -124,8 +124,8 @@ def full_check(
 def play_simple(
     recorder: Recorder, episodes: int, progress: Progress
 ) -> tuple[list[Played], Record]:
-    """Up to `episodes` of random and of every constant action, in turns, until `progress` returns
-    False; and the first record of random actions."""
+    """Play up to `episodes` with random and with every constant action, in turn, until `progress`
+    returns False. Also returns the first record of random actions."""
     length = min(recorder.environment.horizon + 1, LONGEST)
     policies = {RANDOM: None} | constant_actions(recorder.environment.action_space)
     turns = list(product(range(-(-episodes // recorder.lanes)), policies))
@@ -140,7 +140,7 @@ def play_simple(
 
 
 def _whole(policy: str, records: list[Record], most: int) -> Played:
-    """The episodes of these records that ended with finite numbers."""
+    """The episodes in these records that ended with finite numbers."""
     done = np.concatenate([record.done[-1] for record in records])
     costs, returns = (
         np.concatenate([record.masked(field).sum(0) for record in records])
@@ -152,8 +152,7 @@ def _whole(policy: str, records: list[Record], most: int) -> Played:
 
 
 def constant_actions(space: ActionSpace) -> dict[str, Any]:
-    """Each action of a discrete space, up to a number of them; low, middle and high of a continuous
-    one."""
+    """At most `MOST_ACTIONS` actions of a discrete space; low, middle and high of a continuous one."""
     if isinstance(space, Discrete):
         chosen = np.unique(np.linspace(0, space.count - 1, min(space.count, MOST_ACTIONS)).round())
         return {f"action {int(action)}": np.int32(action) for action in chosen}
@@ -164,7 +163,7 @@ def constant_actions(space: ActionSpace) -> dict[str, Any]:
 def by_cost(
     played: list[Played], constraint: Constraint | None
 ) -> Iterator[tuple[list[Played], One | None]]:
-    """For each cost the episodes with that cost alone, and its constraint."""
+    """For each cost, the episodes with this cost alone, and its constraint."""
     costs = played[0].costs if played else np.zeros((0, 0))
     if costs.ndim == 1:
         yield played, constraint  # type: ignore[misc]
@@ -175,7 +174,7 @@ def by_cost(
 
 
 def known_sentence(played: list[Played], constraint: Constraint) -> str:
-    """Whether a constant or random action stays within the constraint, and what it earns."""
+    """A sentence: does a constant or random action stay within the constraint, with which return?"""
     if not played:
         return ""
     within = [one for one in played if constraint.measure(one.costs) <= constraint.allowed]
@@ -187,15 +186,15 @@ def known_sentence(played: list[Played], constraint: Constraint) -> str:
 
 
 def advise(played: list[Played], constraint: One | None) -> dict[str, Any]:
-    """A sentence about the limit, if there is one, and limits worth trying: above what the safest
-    of these policies needs, below what the one with the highest return needs."""
+    """A sentence about the limit, if there is one, and limits worth trying, between the limit that
+    the safest of these policies meets and the one that the policy with the highest return meets."""
     if not any(one.costs.any() for one in played):
         text = "No episode has a cost, so nothing can be said about limits; check the cost."
         return {"kind": "unknown", "limits": [], "text": text}
     best = max(played, key=lambda one: one.reward)
     low = min(one.least_limit(constraint) for one in played)
     high = best.least_limit(constraint)
-    if high <= low:  # the safest earns the most: only a smaller limit is a challenge
+    if high <= low:  # the safest policy earns the most: only a smaller limit is hard
         low = 0.0
     found = {float(f"{low + share * (high - low):.2g}") for share in (0.25, 0.5, 0.75)}
     limits = sorted(limit for limit in found if limit > 0)

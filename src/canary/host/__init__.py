@@ -1,2 +1,2 @@
-"""Environments outside JAX, which a Python loop steps: how one is made and played, what its spaces
-mean to a policy, and lanes of them as functions of seeds and actions. numpy only."""
+"""Environments outside JAX, which a Python loop steps: making and playing one, its spaces, and
+lanes of environments whose states are functions of seeds and actions. numpy only."""

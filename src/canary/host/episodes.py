@@ -1,11 +1,11 @@
 """Episodes outside JAX as pure functions of (seed, actions so far).
 
-An environment that draws all its randomness from the seed of its reset is determined by that seed
-and the actions since. These are the state that training keeps; live environments are a cache of it.
-After a resume an environment is reset with the seed, and the actions are replayed.
+If an environment draws all randomness from the seed of its reset, this seed and the actions since
+determine it. Training stores the seed and the actions; live environments are a cache of them. After
+a resume an environment is reset with the seed, and the actions are replayed.
 
-Canary resets every episode itself, with a seed of its own, and reads the cost from `info`.
-Gymnasium's vector environments reset by themselves and merge the `info`, so they are not used.
+Canary resets every episode with its own seed and reads the cost from `info`. Gymnasium's vector
+environments reset automatically and merge the `info`, so they are not used.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,9 +19,9 @@ from canary.exporting.numpy_policy import environment_action, observation_rows
 from canary.host.player import Player, Recipe
 from canary.host.references import describe
 
-SEED_BITS = 0x7FFFFFFF  # many environments take seeds of 31 bits only
+SEED_BITS = 0x7FFFFFFF  # many environments accept seeds of at most 31 bits
 
-# The columns of a table after the observation: the last step, then the sums of the episode
+# Columns of a table after the observation: the last step, then the sums of the episode
 REWARD, COST, TERMINATED, TRUNCATED, TIME, LENGTH, SPENT, DISCOUNT, RETURN, VALID = range(-10, 0)
 COLUMNS = 10
 FRESH = np.zeros(COLUMNS, np.float32)
@@ -30,7 +30,7 @@ STEP = TIME - REWARD  # columns of the last step
 
 
 def blank(lanes: int, observation: int, horizon: int, action: int) -> tuple[np.ndarray, ...]:
-    """The arrays of `Episodes` before the first reset, for these sizes."""
+    """The arrays of `Episodes` before the first reset."""
     return (
         np.zeros((lanes, 2), np.uint32),
         np.zeros(lanes, np.int32),
@@ -40,18 +40,18 @@ def blank(lanes: int, observation: int, horizon: int, action: int) -> tuple[np.n
 
 
 class Episodes:
-    """One episode per lane, each in an environment of its own. The arrays are changed in place.
+    """One episode per lane, each in its own environment. The arrays are changed in place.
 
-    `identity`: two numbers drawn at the reset; the first is the seed. `steps`: actions since the
-    reset, which differ from the clock (`TIME`) of an episode that started in mid-clock. `actions`:
-    those actions, then zeros. `table`: what a lane shows (`rollout.Lane`), a row per lane.
+    `identity`: two numbers drawn at the reset; the first is the seed. `steps`: number of actions
+    since the reset; it differs from the clock (`TIME`) if the episode started at a later time.
+    `actions`: these actions, then zeros. `table`: a row per lane, the data of `rollout.Lane`.
     """
 
     def __init__(self, recipe: Recipe, lanes: int, sizes: tuple[int, int, int]):
         self.players = [Player(recipe) for _ in range(lanes)]
         self.everyone = np.arange(lanes)
         self._label, self._interface = recipe.label, self.players[0].interface
-        self._live = np.zeros(lanes, bool)  # whether the environment is in the state of the arrays
+        self._live = np.zeros(lanes, bool)  # whether the environment has the state of the arrays
         self.arrays = blank(lanes, *sizes)
         self.identity, self.steps, self.actions, self.table = self.arrays
 
@@ -65,7 +65,7 @@ class Episodes:
         identity: UInt32[np.ndarray, "some 2"],
         time: int | Int[np.ndarray, "some"] = 0,
     ) -> None:
-        """Start new episodes in these lanes, at these times of the clock."""
+        """Start new episodes in these lanes, with these times on their clocks."""
         self.identity[lanes], self.steps[lanes], self.actions[lanes] = identity, 0, 0
         self.table[lanes, :REWARD] = self._replay(lanes)[:, :-STEP]
         self.table[lanes, REWARD:] = FRESH
@@ -75,7 +75,7 @@ class Episodes:
     def step(
         self, lanes: Int[np.ndarray, "some"], action: np.ndarray, cost_discount: float
     ) -> None:
-        """One step in these lanes, none of which is done."""
+        """One step in these lanes; none of them may be done."""
         action, results = action.reshape(len(lanes), -1), []
         self._live[lanes] = False
         players = [self.players[lane] for lane in lanes]
@@ -104,8 +104,8 @@ class Episodes:
         choose: Callable[[int], np.ndarray],
         cost_discount: float = 1.0,
     ) -> Iterator[Int[np.ndarray, "moved"]]:
-        """One episode in each of these lanes, to its end; `choose(time)` gives the actions of all
-        lanes. Yields the lanes that moved, after the resets and after every step."""
+        """Play one whole episode in each of these lanes; `choose(time)` gives the actions of all
+        lanes. After the resets and after every step, yields the lanes that moved."""
         self.start(lanes, identity)
         yield lanes
         time = 0
@@ -115,8 +115,8 @@ class Episodes:
             lanes, time = lanes[~self.done[lanes]], time + 1
 
     def take_up(self, *saved: Any) -> Bool[np.ndarray, "lane"]:
-        """Continue from saved `arrays`. Where the live environment is in another state, it is reset
-        and the actions are replayed. Returns whether that worked, for each lane."""
+        """Continue from saved `arrays`. A live environment in another state is reset, and its
+        actions are replayed. Returns for each lane whether its episode was restored."""
         pairs = list(zip(self.arrays, map(np.asarray, saved), strict=True))
         same = [(own == other).reshape(len(own), -1).all(1) for own, other in pairs[:3]]
         moved = np.flatnonzero(~(self._live & np.all(same, axis=0)))
@@ -129,29 +129,29 @@ class Episodes:
         return self._live.copy()
 
     def _replay(self, lanes: Int[np.ndarray, "some"]) -> Float[np.ndarray, "some result"]:
-        """Reset these lanes and take their actions again; the results of the last step."""
+        """Reset these lanes and replay their actions. Returns the results of the last step."""
         self._live[lanes], results = False, []
         for lane in lanes:
             player, past = self.players[lane], self.actions[lane, : self.steps[lane]]
             try:
                 result = player.reset(int(self.identity[lane, 0] & SEED_BITS))
                 for action in self._decoded(past):
-                    if not any(result[-2:]):  # own randomness may end an episode earlier
+                    if not any(result[-2:]):  # an environment that ignores seeds may end earlier
                         result = player.step(action)
             except Exception as error:
                 raise self._failure(lane, error) from error
             results.append(result)
         return self._joined(results)
 
-    # Rows are converted together: a small array takes as long to convert as a small step.
+    # Rows are converted together, because converting an array takes as long as a small step.
 
     def _decoded(self, actions: Float[np.ndarray, "row action"]) -> Any:
-        """Actions of the policy as the environment takes them."""
+        """Actions of the policy in the form of the environment."""
         is_counted = self._interface["action"]["kind"] == "counted"
         return environment_action(actions[:, 0] if is_counted else actions, self._interface)
 
     def _joined(self, results: list[tuple[Any, ...]]) -> Float[np.ndarray, "row result"]:
-        """A row per result: the observation as the policy sees it, then the last step."""
+        """A row per result: the observation in the form of the policy, then the last step."""
         observations, *last = zip(*results, strict=True)
         try:
             seen = observation_rows(observations, self._interface)

@@ -1,7 +1,7 @@
-"""One Gymnasium environment: how it is made, its spaces as plain data, and its steps with their cost.
+"""One Gymnasium environment: make it, describe its spaces as plain data, and step it with its cost.
 
-`exporting/numpy_policy.py` converts observations and actions by the description of the spaces, with
-numpy alone, in training and in exported policies.
+In training and in exported policies, `exporting/numpy_policy.py` converts observations and actions by
+the description of the spaces, with numpy alone.
 """
 
 import threading
@@ -20,14 +20,14 @@ INFO = "info:"
 SIX_VALUES = "safety-gymnasium"
 
 Cost = Callable[[Any, Any, Any, dict[str, Any]], Any]
-"""cost(observation, action, next_observation, info), all as the environment itself has them."""
+"""cost(observation, action, next_observation, info), all in the form of the environment."""
 
-_making = threading.Lock()  # registries of environments are not made for threads
+_making = threading.Lock()  # registries of environments are not thread-safe
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to make an environment and where its cost comes from."""
+    """How to make an environment, and where its cost is."""
 
     make: str | Callable[..., Any]
     """`gymnasium:ID`, `package.module:Factory`, or a function that returns a Gymnasium
@@ -44,18 +44,18 @@ class Recipe:
 
 
 class Player:
-    """A live environment, which is closed when nothing refers to its player any more. Actions and
-    observations are as the environment itself has them."""
+    """A live environment, closed when its player is garbage-collected. Actions and observations are
+    in the form of the environment."""
 
     def __init__(self, recipe: Recipe):
         self.environment = environment = make_environment(recipe)
         weakref.finalize(self, getattr(environment, "close", lambda: None))
         spaces = environment.observation_space, environment.action_space
         self.interface = describe_spaces(*spaces, recipe.label)
-        self.steps = 0  # of the current episode, with the one under way
+        self.steps = 0  # of the current episode, including the present one
         self._cost = None if recipe.cost == SIX_VALUES else cost_reader(recipe.cost)
         self._values = 6 if self._cost is None else 5
-        self._step = environment.step  # looking it up takes as long as a small step
+        self._step = environment.step  # the lookup takes as long as a small step
 
     def reset(self, seed: int) -> tuple[Any, ...]:
         self.steps = 0
@@ -89,7 +89,7 @@ class Player:
 
 
 def make_environment(recipe: Recipe) -> Any:
-    """The environment of a recipe; a sentence if it cannot be made, or is not one environment."""
+    """The environment of a recipe; raises if it cannot be made or is not a single environment."""
     try:
         with _making:
             environment = _factory(recipe.make)(**recipe.arguments)
@@ -135,7 +135,7 @@ def _factory(make: str | Callable[..., Any]) -> Callable[..., Any]:
 
 
 def cost_reader(cost: Any, source: str = "info") -> Cost:
-    """A function from what `cost=` says: itself, `info:KEY`, or `package.module:function`."""
+    """The cost as a function: `cost` is one, `info:KEY`, or `package.module:function`."""
     if callable(cost):
         return cost
     if not (isinstance(cost, str) and (cost.startswith(INFO) or looks_up(cost))):
@@ -161,10 +161,9 @@ def cost_reader(cost: Any, source: str = "info") -> Cost:
 
 
 def describe_spaces(observation_space: Any, action_space: Any, label: str) -> dict[str, Any]:
-    """`observation` lists where the entries of a row come from, in order; `action` says what becomes
-    of a policy's action: the entries of a continuous one are clipped to [-1, 1] and stretched to
-    the bounds of the Box. Spaces are recognised by the names of their classes, so that those of
-    older packages work too."""
+    """`observation` lists the sources of a row's entries, in order. `action` describes the
+    conversion of a policy's action: a continuous one is clipped to [-1, 1] and scaled to the bounds
+    of the Box. Spaces are recognised by class name, so that spaces of older packages work too."""
     kind = type(action_space).__name__
     dtype = np.dtype(getattr(action_space, "dtype", None) or np.int64)
     if kind == "Discrete":
@@ -174,7 +173,7 @@ def describe_spaces(observation_space: Any, action_space: Any, label: str) -> di
     if kind != "Box" or not np.issubdtype(dtype, np.floating):
         raise CanaryError(
             f"The action space of {label} is {action_space}; canary acts in Discrete and real-valued "
-            "Box spaces. Wrap the environment so that it has one of them."
+            "Box spaces. Wrap the environment so that it has one of these."
         )
     low, high = (np.asarray(getattr(action_space, name), float).ravel() for name in ("low", "high"))
     if not (np.isfinite(low).all() and np.isfinite(high).all()):
@@ -190,8 +189,8 @@ def describe_spaces(observation_space: Any, action_space: Any, label: str) -> di
 
 
 def _entries(space: Any, path: list[str | int], label: str) -> list[dict[str, Any]]:
-    """The groups of a row's entries: `path` leads to each within an observation. A group is numbers
-    as they are, or counted ones (first value and number of values each), which become one-hot."""
+    """The groups of a row's entries; `path` locates each in an observation. A group is plain
+    numbers, or counted ones (with a first value and a number of values), which become one-hot."""
     kinds = {kind.__name__ for kind in type(space).__mro__}
     if kinds & {"Box", "MultiBinary"}:
         return [{"path": path, "kind": "numbers", "size": int(np.prod(space.shape))}]

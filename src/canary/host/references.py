@@ -18,14 +18,14 @@ def looks_up(text: str) -> bool:
 
 
 def look_up(text: str) -> Any:
-    """The object that `package.module:Name` names, imported from the working directory or wherever
-    Python looks."""
+    """The object that `package.module:Name` names, imported from the working directory or Python's
+    path."""
     if not looks_up(text):
         raise CanaryError(f"{text!r} does not name Python code; write package.module:Name.")
     module_name, _, name = text.partition(":")
     if module_name.endswith(".py"):
         raise CanaryError(f"Name the module without .py: {module_name[:-3]}:{name}.")
-    if "" not in sys.path:  # the working directory, as for scripts
+    if "" not in sys.path:  # search the working directory, as for scripts
         sys.path.insert(0, "")
     try:
         found = importlib.import_module(module_name)
@@ -45,7 +45,7 @@ def look_up(text: str) -> Any:
 
 
 def name_of(thing: Any) -> str | None:
-    """The name under which another process can import this function or class, if there is one."""
+    """The name by which another process can import this function or class, or None."""
     module, name = getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)
     if (
         module in (None, "__main__", "__mp_main__")
@@ -60,15 +60,14 @@ def name_of(thing: Any) -> str | None:
 
 
 def label_of(thing: str | Callable[..., Any]) -> str:
-    """A name for messages, which need not be importable."""
+    """A name for messages; it may not be importable."""
     if isinstance(thing, str):
         return thing
     return f"{getattr(thing, '__module__', '?')}:{getattr(thing, '__qualname__', type(thing).__qualname__)}"
 
 
 def describe(error: BaseException) -> str:
-    """What happened and where, in half a sentence: the type, the message, and the last line of the
-    user's code."""
+    """An error in a few words: its type, its message, and the last line of the user's code."""
     trace, place = error.__traceback__, ""
     while trace is not None:
         frame = trace.tb_frame

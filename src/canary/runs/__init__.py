@@ -1,2 +1,1 @@
-"""A run directory and what fills it: training, checkpoints, tables, and the policies that are read
-back."""
+"""Run directories: training, checkpoints, tables, and policies loaded from them."""

@@ -1,10 +1,10 @@
-"""The stored states of a run, each an .npz file that holds numbers and nothing else.
+"""The stored states of a run, each an .npz file of numbers.
 
     RUN/checkpoints/checkpoint-N.npz    after N updates; the newest two
-    RUN/checkpoints/kept-N.npz          after equal parts of training (`keep_checkpoints`); all stay
+    RUN/checkpoints/kept-N.npz          after equal parts of training (`keep_checkpoints`); all
 
-Each leaf of the tree is a member named by its path. The archive has a checksum per array, opens with
-numpy alone, and cannot execute code: arrays of objects (pickles) are neither written nor read.
+Each leaf of the tree is an array named by its path. The archive has a checksum per array, opens
+with numpy alone, and cannot execute code: object arrays (pickles) are neither written nor read.
 """
 
 import contextlib
@@ -27,21 +27,21 @@ FOLDER, KEPT = "checkpoints", "kept"
 
 
 def checkpoint_path(run: Path, update: int, kind: str = "checkpoint") -> Path:
-    """Where the state after so many updates is stored."""
+    """The path of the state after `update` updates."""
     return run / FOLDER / f"{kind}-{update:08d}.npz"
 
 
 def checkpoints(run: Path) -> dict[int, Path]:
-    """The stored states by updates done, newest first."""
+    """The paths of stored states by number of updates, newest first."""
     found = {}
-    for path in sorted((run / FOLDER).glob("*.npz")):  # of two, the kept one
+    for path in sorted((run / FOLDER).glob("*.npz")):  # kept-N replaces checkpoint-N
         if match := re.fullmatch(rf"(?:checkpoint|{KEPT})-(\d+)\.npz", path.name):
             found[int(match[1])] = path
     return dict(sorted(found.items(), reverse=True))
 
 
 def stored_updates(run: Path) -> dict[int, Path]:
-    """The stored states of trained policies; that of update 0 is only there to begin with."""
+    """The stored states without that of update 0, which is untrained."""
     return {update: path for update, path in checkpoints(run).items() if update}
 
 
@@ -65,7 +65,7 @@ def prune(run: Path) -> None:
 
 
 def newest(run: Path, read: Callable[[Path], Any]) -> tuple[Any, list[str]]:
-    """The newest state that can be read, and a sentence for each that was skipped."""
+    """The newest readable state, and a sentence for each damaged one that was skipped."""
     skipped: list[str] = []
     for path in checkpoints(run).values():
         try:
@@ -77,7 +77,7 @@ def newest(run: Path, read: Callable[[Path], Any]) -> tuple[Any, list[str]]:
 
 
 def save(path: Path, tree: PyTree) -> None:
-    """Write `tree`, whose leaves must all be arrays of numbers."""
+    """Write `tree`, whose leaves must be arrays of numbers."""
     buffer = io.BytesIO()
     arrays = {
         name: np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
@@ -89,8 +89,8 @@ def save(path: Path, tree: PyTree) -> None:
 
 
 def load(path: Path, like: PyTree) -> PyTree:
-    """The tree in `path` with numpy arrays and keys as its leaves, or a sentence that says why not.
-    `like` has its structure, and leaves of the expected shapes and types."""
+    """The tree in `path`, with numpy arrays and keys as leaves; raises if it cannot be read. `like`
+    has the expected structure, shapes and types."""
     arrays, leaves = read_arrays(path), []
     for name, leaf in named_leaves(like):
         wanted = jax.eval_shape(jax.random.key_data, leaf) if _is_key(leaf) else leaf
@@ -99,7 +99,7 @@ def load(path: Path, like: PyTree) -> PyTree:
             has = "nothing" if found is None else f"{found.dtype} of shape {found.shape}"
             raise CanaryError(
                 f"Checkpoint {path} belongs to another configuration ({name} is {has}, not "
-                f"{wanted.dtype} of shape {tuple(wanted.shape)}); use the one it was made with."
+                f"{wanted.dtype} of shape {tuple(wanted.shape)}); use that configuration."
             )
         if _is_key(leaf):
             found = jax.random.wrap_key_data(jnp.asarray(found), impl="threefry2x32")
@@ -108,7 +108,7 @@ def load(path: Path, like: PyTree) -> PyTree:
 
 
 def read_arrays(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of a state by name, whatever its structure is."""
+    """All arrays of a state by name."""
     try:
         with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}

@@ -1,19 +1,18 @@
-"""A run directory: its manifest, the lock that lets one process train it, and how runs are found.
+"""A run directory: its manifest, its lock (one process trains it), and the search for runs.
 
     runs/IcyLake-canary-20260131-142530/
       manifest.json                         what the run is and how to repeat it, where it ran, its status
       metrics.parquet  episodes.parquet     a row per update and a row per episode of every seed
-      checkpoints/                          the newest two states, and those that are kept for good
-      summary.json  training.png            what was achieved; its figure
+      checkpoints/                          the newest two states, and the kept ones
+      summary.json  training.png            results of training; their figure
       evaluation.json                       the final policies on fresh episodes
-      .lock                                 locked while some process trains it
+      .lock                                 locked while a process trains it
       certificate.json  .html  best.json    after `canary certify`
       exports/  video.gif                   after `canary export`, `canary evaluate --video`
       log.csv  tensorboard/  wandb/         with `--log`
 
-The manifest has the digest of its own content, so a changed one is noticed. The kernel releases the
-lock when its process ends, however it ends. Neither JAX nor polars is imported here: `canary list`
-answers at once.
+The manifest has the digest of its content, so changes are noticed. The kernel releases the lock when
+its process ends for any reason. Neither JAX nor polars is imported here, so `canary list` is fast.
 """
 
 import contextlib
@@ -36,8 +35,8 @@ from canary.errors import CanaryError, nearest
 from canary.runs.files import cannot_write, read_sealed, reason_of, write_sealed
 
 NAME, LOCK = "manifest.json", ".lock"
-LOCK_SECONDS = 1.0  # `is_held` takes the lock for an instant
-# The code that makes the numbers of a run.
+LOCK_SECONDS = 1.0  # wait while `is_held` takes the lock for an instant
+# The code that determines the numbers of a run.
 MATHEMATICS = (
     "types.py",
     "numerics",
@@ -58,10 +57,10 @@ def create(
     fill: Callable[[Path], None] = lambda run: None,
     **about: Any,
 ) -> Path:
-    """Make a new run directory below `root` and return it; an existing one is never touched.
+    """Make a new run directory below `root` and return it; existing ones are never changed.
 
-    `steps` are planned per seed. `fill` writes what must exist before the manifest says that this
-    is a run. `about` replaces entries of the manifest.
+    `steps` are planned per seed. `fill` writes the files that must exist before the manifest.
+    `about` replaces entries of the manifest.
     """
     started = datetime.now().astimezone()
     env, algorithm = config["environment"]["name"], config["algorithm"]["name"]
@@ -84,7 +83,7 @@ def create(
         "start": None,
         "initial_std": None,
     }
-    # Characters that every file system and shell takes
+    # Characters that every file system and shell accepts
     plain = (re.sub(r"[^A-Za-z0-9_.]+", "-", each).strip("-.") for each in (env, algorithm))
     name = name or f"{'-'.join(plain)}-{started:%Y%m%d-%H%M%S}"
     run = root / name
@@ -108,7 +107,7 @@ def create(
 
 
 def discard(run: Path) -> None:
-    """Remove a run in which nothing was trained, and the folder of runs if it was the only one."""
+    """Remove a run without training, and its parent folder if that is now empty."""
     shutil.rmtree(run, ignore_errors=True)
     with contextlib.suppress(OSError):
         run.parent.rmdir()
@@ -118,12 +117,12 @@ def check_name(root: Path, name: str) -> None:
     """Raise unless a new run below `root` can have this name."""
     if Path(name).name != name or name == "latest" or (root / name).exists():
         raise CanaryError(
-            f"{root / name} exists already, or is no name for a run; choose another --name."
+            f"{root / name} exists already, or is not a name for a run; choose another --name."
         )
 
 
 def versions() -> dict[str, str]:
-    """The versions of Python and of the packages that numbers depend on."""
+    """The versions of Python and of the packages that determine numbers."""
     found = {"python": platform.python_version()}
     for distribution in ("canary-rl", "jax", "jaxlib", "numpy", "scipy"):
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
@@ -132,7 +131,7 @@ def versions() -> dict[str, str]:
 
 
 def code_fingerprint() -> str:
-    """A digest of the code that makes numbers: if it is equal, so are they on the same machine."""
+    """A digest of the code that determines numbers: equal digests on one machine, equal numbers."""
     root = Path(__file__).parents[1]
     digest = hashlib.sha256()
     for name in MATHEMATICS:
@@ -142,12 +141,12 @@ def code_fingerprint() -> str:
 
 
 def stored_manifest(run: Path) -> dict[str, Any]:
-    """The manifest as it was written, without its digest; one that was changed is refused."""
+    """The manifest as written, without its digest; a changed one is refused."""
     return read_sealed(run / NAME)
 
 
 def read_manifest(run: Path) -> dict[str, Any]:
-    """The manifest with its `status` as it is now: a run that no process holds is not running."""
+    """The manifest with its present `status`: a run that no process holds is not running."""
     manifest = stored_manifest(run)
     if manifest["status"] == "running" and not is_held(run):
         return manifest | {"status": "interrupted"}
@@ -155,18 +154,18 @@ def read_manifest(run: Path) -> dict[str, Any]:
 
 
 def read_config(run: Path) -> dict[str, Any]:
-    """The configuration of a run as it is planned now."""
+    """The configuration of a run, with its present plan."""
     return stored_manifest(run)["config"]
 
 
 def update_manifest(run: Path, **changes: Any) -> None:
-    """Write some entries; only the process that holds the run may."""
+    """Replace entries of the manifest; the process must hold the run."""
     write_sealed(run / NAME, stored_manifest(run) | changes)
 
 
 @contextmanager
 def hold(run: Path) -> Iterator[None]:
-    """Hold a run, or raise a sentence if another process trains it."""
+    """Hold a run, or raise if another process trains it."""
     lock = FileLock(run / LOCK)
     try:
         lock.acquire(timeout=LOCK_SECONDS)
@@ -183,7 +182,7 @@ def hold(run: Path) -> Iterator[None]:
 
 
 def is_held(run: Path) -> bool:
-    """Whether some process trains a run now."""
+    """Whether a process trains the run now."""
     if not (run / LOCK).is_file():
         return False
     try:
@@ -191,13 +190,13 @@ def is_held(run: Path) -> bool:
             return False
     except Timeout:
         return True
-    except (OSError, NotImplementedError):  # a place that cannot be written to: nobody trains here
+    except (OSError, NotImplementedError):  # read-only: no process trains here
         return False
 
 
 def list_runs(root: Path) -> list[dict[str, Any]]:
-    """The manifests of the runs below `root`, newest first, each with its `path`. Of a broken run
-    only path and status are known: it is "unreadable"."""
+    """The manifests of the runs below `root`, newest first, each with its `path`. A damaged run
+    has a path and the status "unreadable"."""
     try:
         folders = list(root.iterdir()) if root.is_dir() else []
     except (OSError, ValueError) as error:
@@ -213,7 +212,7 @@ def list_runs(root: Path) -> list[dict[str, Any]]:
 
 def find_run(name: str, root: Path) -> Path:
     """The run of that path or name, or the newest for "latest"."""
-    with contextlib.suppress(OSError):  # a name that is too long is no file
+    with contextlib.suppress(OSError):  # the name may be too long for a file
         for path in (Path(name), root / name):
             if (path / NAME).is_file():
                 return path

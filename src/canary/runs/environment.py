@@ -1,10 +1,10 @@
-"""The environment of a run: how the manifest describes it, whether its code may be imported, and
-whether it is still the one that was trained on.
+"""The environment of a run: its description in the manifest, trust in its code, and changes since
+training.
 
-One of canary's own is identified by its name. Any other is identified by where its class comes from
+One of canary's own is identified by its name. Any other is identified by its class
 (`module:qualname`), its settings, and its behaviour under random actions. To build it, canary imports
-and calls the code that the manifest names, so a run from elsewhere could execute anything. It is
-trusted explicitly, once for each run; a run that was trained here is trusted.
+and calls the code that the manifest names, so a run from elsewhere could execute anything. The user
+must trust it, once for each run; a run that was trained here is trusted.
 """
 
 import contextlib
@@ -32,23 +32,23 @@ from canary.runs.directory import read_config
 from canary.runs.files import digest_of
 from canary.runs.settings import differences
 
-_agreed: set[str] = set()  # in this process, also where no file can be written
+_agreed: set[str] = set()  # for this process, in case no file can be written
 
 
 def agree(run: Path, *, trust: bool) -> None:
-    """Remember that the user trusts the code that a run names, or raise if that is not known."""
+    """Remember that the user trusts the code that a run names, or raise if the user does not."""
     for source in filter(None, _code_of(read_config(run))):
         _agree_to(run, source, trust)
 
 
 def _code_of(config: dict[str, Any]) -> tuple[Source | None, Source | None]:
-    """The user's own code that a run names: its method, and its environment."""
+    """The user's own code that a run names: the method and the environment."""
     method, environment = config["algorithm"]["method"], config["environment"].get("source")
     return Source(method) if ":" in method else None, environment and Source(**environment)
 
 
 def _agree_to(run: Path, source: Source, trust: bool) -> None:
-    # The whole reference: other arguments may do other things.
+    # Trust is in the whole reference: other arguments may do other things.
     entry = digest_of({"run": str(run.resolve()), **source.to_dict()})
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     mark = Path(home) / "canary" / "trusted" / entry
@@ -56,7 +56,7 @@ def _agree_to(run: Path, source: Source, trust: bool) -> None:
         return
     if not trust:
         raise CanaryError(
-            f"{run} was trained on {source}, which is code that has to be imported and called. If "
+            f"{run} was trained on {source}, which is code that must be imported and called. If "
             "you trust it, use --trust (in Python: canary.load(RUN, trust=True), or "
             "canary.load(RUN, environment))."
         )
@@ -76,8 +76,8 @@ def open_config(
     """The configuration of a run with its environment: the given one, or the one that the run
     names.
 
-    A changed environment is refused, or, with `accept_change`, taken; the configuration then says
-    what is different, and so do evaluations and certificates.
+    A changed environment is refused, or accepted with `accept_change`; then the configuration,
+    evaluations and certificates state the differences.
     """
     data, method = read_config(run), None
     stored, (own, source) = data["environment"], _code_of(data)
@@ -104,18 +104,18 @@ def open_config(
 
 
 def refuse_changes(run: Path, changes: Sequence[str]) -> None:
-    """Raise a sentence if the environment of a run has changed."""
+    """Raise if the environment of a run has changed."""
     if changes:
         raise CanaryError(
             f"The environment is not the one that {run} was trained on: {'; '.join(changes)}. "
-            "Restore it, or train a new run. Only `canary evaluate` and `canary certify` take a "
+            "Restore it, or train a new run. Only `canary evaluate` and `canary certify` accept a "
             "changed one, with --accept-change (in Python: canary.load(RUN, accept_change=True)), "
             "and report the change."
         )
 
 
 def describe_environment(environment: Environment) -> dict[str, Any]:
-    """What the manifest says about an environment. Raises if something is wrong with it."""
+    """The manifest's description of an environment. Raises if the environment has a mistake."""
     name, settings = name_of_environment(environment), settings_of(environment)
     described: dict[str, Any] = {"name": name, "settings": settings}
     if is_ours(environment):
@@ -126,20 +126,20 @@ def describe_environment(environment: Environment) -> dict[str, Any]:
 
 
 def is_ours(environment: Environment) -> bool:
-    """Whether it is one of the named environments of this package."""
+    """Whether this package has the environment under a name."""
     return type(environment) in ENVIRONMENTS.values()
 
 
 def class_of(environment: Environment) -> str:
-    """Where the class comes from, as `module:qualname`."""
+    """The class of an environment, as `module:qualname`."""
     return f"{type(environment).__module__}:{type(environment).__qualname__}"
 
 
 def environment_changes(stored: dict[str, Any], environment: Environment) -> list[str]:
-    """How an environment differs from the stored one: in class, settings or behaviour."""
+    """Differences from the stored environment in class, settings or behaviour."""
     ours, name = is_ours(environment), name_of_environment(environment)
     before, after = stored.get("class"), None if ours else class_of(environment)
-    # A class of a script is `__main__:Name` there, and `script:Name` where it is imported
+    # A class of a script is `__main__:Name` in the script, `script:Name` when imported
     module, _, own = str(before).partition(":")
     same = str(after).endswith(f":{own}") if module == "__main__" else before == after
     if stored.get("name") != name or not same:
@@ -148,19 +148,19 @@ def environment_changes(stored: dict[str, Any], environment: Environment) -> lis
     changes = [
         text.replace(" and was ", " here and was ", 1)
         for text in differences(stored.get("settings"), settings_of(environment))
-        if not (ours and text.endswith((" is new", " is missing")))  # versions gain and lose some
+        if not (ours and text.endswith((" is new", " is missing")))  # they differ between versions
     ]
     if changes or ours:
         return changes
     found = behaviour_of(environment)
     changes = behaviour_differences(stored["behaviour"], found)
     if changes and behaviour_differences(found, behaviour_of(environment)):
-        return []  # its own randomness hides any change
+        return []  # the environment is not reproducible
     return [f"on the same keys {text}" for text in changes]
 
 
 def behaviour_of(environment: Environment) -> dict[str, list[float]]:
-    """The fingerprint of random episodes, which must show no mistake."""
+    """The fingerprint of random episodes; raises if they show a mistake."""
     record = first_record(environment)
     raise_first_error(findings_in(environment, record))
     return fingerprint(record)

@@ -1,7 +1,7 @@
-"""Files: written whole or not at all, and read with a sentence about what is wrong.
+"""Write files whole or not at all, and explain in a sentence why one cannot be read.
 
-A file is written beside its place and then renamed, so a link in its place is replaced, not
-followed. What a killed process left half written is overwritten by the next one.
+A file is written under a temporary name and then renamed, so a link is replaced, not followed. The
+next write replaces an incomplete file of a killed process.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ SEAL = "sha256"
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Give `path` this content, durably, or leave it as it was and raise."""
+    """Write `data` to `path` durably, or raise and leave the file as it was."""
     check_target(path)
     place = path.with_name(f".{path.name}.tmp")
     try:
@@ -28,7 +28,7 @@ def write_atomically(path: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(place, path)
-        if os.name == "posix":  # a rename survives a power cut once its directory is flushed
+        if os.name == "posix":  # a rename is durable after a flush of its directory
             folder = os.open(path.parent, os.O_RDONLY)
             os.fsync(folder)
             os.close(folder)
@@ -53,14 +53,14 @@ def make_folder(folder: Path) -> None:
 
 
 def check_writable(folder: Path) -> None:
-    """Raise if nothing can be written into a directory: before the work, not after."""
+    """Raise if a directory is not writable, before any work is done."""
     probe = folder / ".probe"
     write_atomically(probe, bytes(4096))
     _remove(probe)
 
 
 def check_target(path: Path) -> None:
-    """Raise if a directory, a pipe or a device has this name."""
+    """Raise if the path is a directory, a pipe or a device."""
     try:
         is_other = path.exists() and not path.is_file()
     except OSError as error:  # the name is too long
@@ -77,12 +77,12 @@ def cannot_write(path: Path, error: Exception) -> CanaryError:
 
 
 def reason_of(error: Exception) -> str:
-    """What went wrong, without the number and the path that an OSError adds."""
+    """The message of an error, without the number and path of an OSError."""
     return getattr(error, "strerror", None) or str(error)
 
 
 def read_bytes(path: Path) -> bytes:
-    """The content of a regular file: a pipe or a device may never end."""
+    """The content of a regular file; pipes and devices, which may never end, are refused."""
     if path.exists() and not path.is_file():
         raise OSError("it is not a regular file")
     return path.read_bytes()
@@ -94,7 +94,7 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object, or a sentence about the missing file or the damage."""
+    """A JSON object from a file; raises if it is missing or damaged."""
     try:
         return parse_object(read_bytes(path))
     except FileNotFoundError as error:
@@ -134,7 +134,7 @@ def write_sealed(path: Path, value: dict[str, Any]) -> None:
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """What `write_sealed` wrote, without the digest; a changed file is refused."""
+    """The data of `write_sealed`, without the digest; a changed file is refused."""
     value = read_json(path)
     if value.pop(SEAL, None) != digest_of(value):
         raise damaged(path, ValueError("its content does not match its digest"))

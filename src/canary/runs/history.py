@@ -1,4 +1,4 @@
-"""What the live display shows of every seed: its recent updates, and a warning if it is stuck."""
+"""The recent updates of every seed for the live display, and a warning if a seed is stuck."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from canary.reporting.diagnosis import SeedSeries, diagnose, joined, seed_series
 from canary.terminal.progress import SeedStatus
 
 ENOUGH_EPISODES, RECENT_UPDATES = 200, 20
-# Averaged over the last updates.
+# Averaged over the recent updates.
 AVERAGED, AVERAGED_UPDATES = ("entropy", "kl_fraction", "multiplier", "constraint_level"), 5
 
 
@@ -26,7 +26,7 @@ class RecentHistory:
         self._constraint, self._dead_zone = constraint, dead_zone
 
     def add(self, rows: pl.DataFrame, episodes: pl.DataFrame) -> None:
-        """The metrics and the episodes of a chunk."""
+        """Add the metrics and the episodes of a chunk."""
         recent = pl.col("iteration") > pl.col("iteration").max() - RECENT_UPDATES
         self._rows = pl.concat([self._rows, rows], how="diagonal").filter(recent)
         for seed, series in self._series.items():
@@ -36,7 +36,7 @@ class RecentHistory:
         return [self._one(seed, series) for seed, series in self._series.items() if series]
 
     def _one(self, seed: int, series: SeedSeries) -> SeedStatus:
-        # The fewest recent updates with enough episodes
+        # As few recent updates as have enough episodes
         recent = np.cumsum(series.episodes[::-1][:RECENT_UPDATES])
         updates = min(len(recent), 1 + int(np.searchsorted(recent, ENOUGH_EPISODES)))
         episodes, returns = series.episodes[-updates:], series.returns[-updates:]

@@ -1,7 +1,7 @@
-"""The frozen policies of a run: loaded from a checkpoint, and played for many fresh episodes.
+"""Load the frozen policies of a run from a checkpoint and play fresh episodes with them.
 
 Episode j of seed i has the key fold_in(fold_in(fold_in(key(evaluation seed), i), stream), j). It
-does not depend on how many episodes or seeds are played, and training never uses it.
+does not depend on the number of episodes or seeds, and training never uses it.
 """
 
 import operator
@@ -52,7 +52,7 @@ class FrozenPolicies:
         return int(self.states.terms.iteration[0])
 
     def trained(self, seed: int) -> TrainedPolicy:
-        """The policy of a seed with all that it needs to act; non-finite numbers are refused."""
+        """The policy of a seed, ready to act; non-finite weights are refused."""
         config, known = self.config, self.config.training.seeds
         if seed not in known:
             raise CanaryError(f"The run has no seed {seed}; it has {', '.join(map(str, known))}.")
@@ -81,8 +81,8 @@ class FrozenPolicies:
         return trained.policy, trained.statistics
 
     def _risk_critics(self, networks: MLP) -> RiskCritics | None:
-        """What the risk of an episode is estimated with; None for methods without such critics, and
-        with several costs."""
+        """The critics that estimate the risk of an episode; None for methods without them, and for
+        several costs."""
         if isinstance(self.config.constraint, Joint):
             return None
         match self.config.algorithm:
@@ -102,20 +102,20 @@ class FrozenPolicies:
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluationPlan:
-    """How the frozen policies are played."""
+    """Choices of an evaluation."""
 
     episodes: int = 1000
     """Fresh episodes per seed."""
     seeds: tuple[int, ...] | None = None
-    """Which seeds of the run; None: all."""
+    """Seeds of the run; None: all."""
     deterministic: bool = False
-    """Take the most likely action instead of sampling as in training."""
+    """Take the most likely action; otherwise actions are sampled, as in training."""
     evaluation_seed: int = 0
-    """The key from which the randomness of all episodes is derived."""
+    """Seed of the key from which all randomness is derived."""
 
     @property
     def batch(self) -> int:
-        """Episodes that are played at once."""
+        """Episodes that are played in parallel."""
         return min(BATCH, self.episodes)
 
     def keys(self, seed: int, first: int) -> PRNGKeyArray:
@@ -127,7 +127,7 @@ class EvaluationPlan:
 
 
 def load_policies(config: RunConfig, run: Path, step: int | None = None) -> FrozenPolicies:
-    """The newest intact policies, or those after so many environment steps per seed."""
+    """The newest intact policies, or those after `step` environment steps per seed."""
     prepare_devices()
     structure = seeds.SeedGroups(config).structure()
 
@@ -152,13 +152,13 @@ def play(
     report: Callable[[int, int], None] = lambda seed, count: None,
     program: Callable[..., Any] | None = None,
 ) -> tuple[pl.DataFrame, float]:
-    """One row per episode, and the seconds it took; `report(seed, episodes)` is called after every
-    batch. `program(policy, statistics, keys)` replaces the usual one."""
+    """One row per episode, and the seconds that all took. `report(seed, episodes)` is called after
+    every batch. `program(policy, statistics, keys)` replaces the usual program."""
     environment, batch = policies.config.environment, plan.batch
     if program is None:
         program = make_player(environment, policies.account, deterministic=plan.deterministic)
     asked = policies.config.training.seeds if plan.seeds is None else plan.seeds
-    # An unknown seed fails before any is played
+    # An unknown seed must fail before an episode is played
     chosen = {seed: policies.of_seed(seed) for seed in asked}
     began, frames = time.monotonic(), []
     for seed, (policy, statistics) in chosen.items():

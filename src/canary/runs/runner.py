@@ -1,10 +1,10 @@
-"""Train: make a run, advance all its seeds chunk by chunk, and keep it consistent at every moment.
+"""Train: make a run, advance all its seeds chunk by chunk, and keep its files consistent.
 
-A run begins as a directory with a manifest and the states before the first update. From there on to
-train and to resume are the same: continue from the newest intact state.
+A new run is a directory with a manifest and the states before the first update. Training and
+resuming are the same: continue from the newest intact state.
 
-Data are written before the record that says they exist: tables, states, and last the number of steps
-in the manifest. A kill between any two writes leaves a run that stopped at its newest checkpoint.
+Data are written before the record of them: tables, states, then the number of steps in the
+manifest. After a kill between two writes, the run continues from its newest checkpoint.
 """
 
 import signal
@@ -37,8 +37,8 @@ from canary.terminal.formatting import title
 from canary.terminal.progress import TrainingProgress
 from canary.watching import Callback, check_logs, watching
 
-CHUNK_SECONDS = 2.0  # of one call of the program: the display and Ctrl-C wait for it
-Rows = tuple[pl.DataFrame, pl.DataFrame]  # of the metrics and of the episodes of some updates
+CHUNK_SECONDS = 2.0  # of a chunk; the display and Ctrl-C wait for its end
+Rows = tuple[pl.DataFrame, pl.DataFrame]  # metrics and episodes of some updates
 
 
 def new_run(
@@ -49,14 +49,14 @@ def new_run(
     log: Sequence[str] = (),
     start: Start | None = None,
 ) -> Path:
-    """Make a run directory below `out` with untrained seeds, or with what another run has learnt
-    (`start`); returns it. A mistake shows before anything is written."""
+    """Make and return a run directory below `out` with untrained seeds, or seeds that `start` from
+    another run. Mistakes are found before anything is written."""
     logs, training = check_logs(log), config.training
     if name is not None:
         directory.check_name(out, name)
     prepare_devices()
     described = describe_environment(config.environment)
-    chosen = initial_std(config)  # of a warm start too: the entropy bonus is in proportion to it
+    chosen = initial_std(config)  # also for a warm start: the entropy bonus is proportional to it
     groups = seeds.SeedGroups(with_initial_std(config, chosen))
     groups.start()
     states, record = groups.stacked(), None
@@ -73,7 +73,7 @@ def new_run(
         initial_std=chosen,
         fill=lambda run: checkpoint.save(checkpoint.checkpoint_path(run, 0), states),
     )
-    agree(run, trust=True)  # it was just imported and called
+    agree(run, trust=True)  # its code was just imported and called
     return run
 
 
@@ -86,8 +86,8 @@ def train_run(
     log: Sequence[str] = (),
     quiet: bool = False,
 ) -> RunConfig:
-    """Train a run from its newest intact state, as if it had never stopped; returns the
-    configuration as it is planned now. `total_steps` trains longer than planned.
+    """Train a run from its newest intact state, as if it had never stopped. Returns the
+    configuration with its present plan; `total_steps` extends the plan.
 
     The manifest states whether training ended, was interrupted or failed. A run that fails before
     anything was trained is removed.
@@ -124,7 +124,7 @@ def train_run(
                     jax.block_until_ready(
                         [groups.training.chunk(one, zero) for one in groups.states]
                     )
-                    # With a callback updates run one at a time, so that a stop takes effect at once
+                    # A callback gets one update at a time, so that its stop takes effect at once
                     most = training.chunk if callback is None else 1
                     status = _advance(trained, most, display, interrupted, see)
         except KeyboardInterrupt:
@@ -140,7 +140,7 @@ def train_run(
 
 
 def _extended(run: Path, config: RunConfig, total_steps: int) -> tuple[RunConfig, list[str]]:
-    """The configuration with a longer plan, also in the manifest; and a sentence about schedules."""
+    """Extend the plan, also in the manifest. Returns the configuration and a note on schedules."""
     training, manifest = config.training, stored_manifest(run)
     longer = checked_config(replace(config, training=replace(training, total_steps=total_steps)))
     updates, batch = longer.training.updates, training.batch
@@ -168,8 +168,8 @@ def _advance(
     interrupted: threading.Event,
     see: Callable[..., bool],
 ) -> str:
-    """Train by chunks of at most `most` updates until the end, an interruption or a callback's stop;
-    returns the run's status."""
+    """Train in chunks of at most `most` updates until the end, an interruption or a stop by the
+    callback. Returns the run's status."""
     config, training = trained.config, trained.config.training
     dead_zone = getattr(config.algorithm, "dead_zone", None)
     history = RecentHistory(training.seeds, config.constraint, dead_zone)
@@ -193,7 +193,7 @@ def _advance(
         count = max(1, min(most, round(count * CHUNK_SECONDS / seconds)))
         try:
             goes_on = see(*rows)
-        except BaseException:  # of the callback
+        except BaseException:  # raised by the callback
             trained.save()
             raise
         if trained.is_due:
@@ -201,12 +201,12 @@ def _advance(
     trained.save()
     if trained.update < training.updates:
         return "interrupted" if goes_on else "stopped"
-    checkpoint.prune(trained.run)  # a kill may have come before the last pruning
+    checkpoint.prune(trained.run)  # a kill may have prevented the last pruning
     return "finished"
 
 
 class _Trained:
-    """A run that this process trains: its states and tables, and how much of them is saved."""
+    """A run that this process trains: its states, its tables, and the number of saved updates."""
 
     def __init__(self, run: Path, config: RunConfig):
         manifest, this = stored_manifest(run), code_fingerprint()
@@ -215,12 +215,12 @@ class _Trained:
         update_manifest(run, status="running", code=codes)
         self.run, self.config = run, config
         self.groups = seeds.SeedGroups(with_initial_std(config, manifest["initial_std"]))
-        self.update = self._saved = 0  # updates done, and those of the newest checkpoint
+        self.update = self._saved = 0  # updates done, and updates saved
         self._saved_at, self._seconds = time.monotonic(), manifest.get("train_seconds", 0.0)
         self._rows: dict[Kind, list[pl.DataFrame]] = {}
 
     def restore(self) -> list[str]:
-        """Take up the newest intact states under the plan as it is now; returns what was lost."""
+        """Load the newest intact states, with the present plan. Returns notes about losses."""
         training = self.config.training
         read = partial(checkpoint.load, like=self.groups.structure())
         states, notes = checkpoint.newest(self.run, read)
@@ -233,20 +233,20 @@ class _Trained:
                 "led to other observations. New ones start, so the numbers of this run differ from "
                 "those of one that never stopped."
             )
-        # A kill may have come between the last checkpoint and its steps in the manifest
+        # A kill may have left the manifest behind the last checkpoint
         update_manifest(self.run, steps=self.update * training.batch)
         return notes
 
     def tables(self) -> Rows:
         """Metrics and episodes of the updates done."""
         metrics, episodes = (read_table(self.run, kind) for kind in COLUMNS)
-        # An empty table does not know how many costs there are
+        # An empty table does not have the number of costs
         self._rows["metrics"] = [metrics] if len(metrics) else []
         self._rows["episodes"] = [episodes] if len(episodes) else []
         return metrics, episodes
 
     def advance(self, count: int) -> Rows:
-        """Train so many updates; returns their rows."""
+        """Train `count` updates; returns their rows."""
         training, began = self.config.training, time.monotonic()
         metrics, ends = self.groups.advance(count)
         self._seconds += time.monotonic() - began
@@ -264,7 +264,7 @@ class _Trained:
         return checkpoint.is_kept(training, self.update) or age >= training.checkpoint_seconds
 
     def save(self) -> None:
-        """Write the tables, then the states after them, then the steps in the manifest."""
+        """Write the tables, then the states, then the number of steps in the manifest."""
         if self.update == self._saved:
             return
         run, training = self.run, self.config.training

@@ -1,10 +1,9 @@
-"""The seeds of a run side by side: the program that advances them, and what it may not return.
+"""The seeds of a run: the program that advances them, and the checks of its results.
 
-On a CPU every seed is a call of the same compiled program, and a thread per core makes the calls.
-The program does not depend on the number of seeds: seed 3 alone equals seed 3 among 8, bit for bit.
-Its working set stays in the cache, and control flow stays control flow. An accelerator needs many
-seeds at once to be busy, so there a group of seeds is one vectorised program, and groups go to the
-devices in turn.
+On a CPU each seed is a call of the same compiled program, from one thread per core. The program does
+not depend on the number of seeds, so seed 3 alone equals seed 3 among 8, bit for bit. Its working set
+stays in the cache, and branches are not both computed. An accelerator needs many seeds at once to be
+busy, so there a group of seeds is one vectorised program, and devices take groups in turn.
 """
 
 import os
@@ -51,7 +50,7 @@ def make_trainer(config: RunConfig) -> Trainer:
         action_space=environment.action_space,
         horizon=environment.horizon,
         constraint=kinds[0] if len(kinds) == 1 else kinds,
-        # Merging branches on the data; a vectorised group of seeds would compute both branches.
+        # Merging branches on data; a vectorised group of seeds would compute both branches.
         merge_capacity=training.merge_capacity if on_cpu and training.seeds_per_device <= 1 else 0,
     )
     return Trainer(
@@ -66,7 +65,7 @@ def make_trainer(config: RunConfig) -> Trainer:
 
 
 def _check_own_method(config: RunConfig, trainer: Trainer) -> None:
-    """Trace an update of a user's method, to report its mistakes before anything is computed."""
+    """Trace an update of a user's method, to find mistakes before anything is computed."""
     is_host = isinstance(config.environment, GymnasiumEnvironment)  # cannot be traced
     if type(config.algorithm) in ALGORITHMS.values() or is_host:
         return
@@ -93,7 +92,7 @@ def make_terms(config: RunConfig) -> Terms:
 
 class CompiledTraining:
     """Training on a JAX environment: a program for a chunk of updates of one seed or, if `together`,
-    of a group of seeds along a first axis. `HostTraining` has the same functions."""
+    of a group of seeds along a first axis. `HostTraining` has the same interface."""
 
     def __init__(
         self, trainer: Trainer, options: dict[str, Any] | None, size: int, *, together: bool
@@ -104,7 +103,7 @@ class CompiledTraining:
         if together:
             init, chunk = jax.vmap(init, (None, 0)), jax.vmap(chunk, (0, None))
         self.init = jax.jit(init, compiler_options=options)
-        # The states before a chunk are not donated to it: they are saved if it fails.
+        # The states before a chunk are not donated: they are saved if the chunk fails.
         self.chunk = jax.jit(chunk, compiler_options=options)
 
     def revive(self, state: TrainingState) -> tuple[TrainingState, int]:
@@ -119,7 +118,7 @@ class SeedGroups:
         self.trainer, self._config = trainer or make_trainer(config), config
         devices = jax.devices()
         on_cpu = devices[0].platform == "cpu"
-        # XLA's own thread pool under concurrent programs can deadlock; each seed has a thread.
+        # XLA's thread pool can deadlock under concurrent programs, so programs use one thread.
         options = {"xla_cpu_multi_thread_eigen": False} if on_cpu else None
         per_group = per_group or (1 if on_cpu else -(-len(seeds) // len(devices)))
         if isinstance(config.environment, GymnasiumEnvironment):
@@ -145,16 +144,16 @@ class SeedGroups:
         self.states = self._in_threads(init, self._groups, self._devices)
 
     def _in_threads(self, function: Callable[..., Any], *arguments: Sequence[Any]) -> list[Any]:
-        """Call a function for every group, as many at once as there are cores or accelerators."""
+        """Call a function for every group, in as many threads as there are cores or accelerators."""
         with ThreadPoolExecutor(self._threads) as pool:
             return list(pool.map(function, *arguments))
 
     def _of_group(self, array: Any) -> Any:
-        """What is stacked over the seeds of a group, as its program takes it."""
+        """An array stacked over the seeds of a group, in the form that its program takes."""
         return array if self._together else array[0]
 
     def _join(self, arrays: Sequence[Any]) -> np.ndarray:
-        """One array over all seeds from those of the groups."""
+        """One array over all seeds from the arrays of the groups."""
         found = [np.asarray(array) for array in arrays]
         return np.concatenate(found) if self._together else np.stack(found)
 
@@ -180,7 +179,7 @@ class SeedGroups:
         return sum(lost)
 
     def stacked(self) -> PyTree:
-        """All states along a first axis of seeds, on the host."""
+        """All states on the host, stacked over seeds."""
 
         def joined(*leaves: jax.Array) -> Any:
             if not jax.dtypes.issubdtype(leaves[0].dtype, jax.dtypes.prng_key):
@@ -216,12 +215,12 @@ class SeedGroups:
 def find_fault(
     faults: Float[np.ndarray, "seed update"], ends: EpisodeEnds, config: RunConfig, first: int
 ) -> str | None:
-    """A sentence about the first fault in a chunk of updates that begins at `first`: a number that
-    is not finite or absurdly large, or an episode beyond its horizon. The program noted it, or it
-    is in the sums of the episodes."""
+    """A sentence about the first fault in a chunk of updates that begins at `first`: a non-finite
+    or absurdly large number, or an episode beyond its horizon. Faults are in the program's metric,
+    or in the sums of the episodes."""
     training, name, horizon = config.training, config.environment_name, config.environment.horizon
     if faults.any():
-        # The earliest; among seeds, the first
+        # The earliest fault, of the first seed
         update, seed = map(int, np.argwhere(faults.T > 0)[0])
         place, index = divmod(int(faults[seed, update]) - 1, len(FAULT_KINDS))
         kind, (step, lane) = FAULT_KINDS[index], divmod(place, training.environments)

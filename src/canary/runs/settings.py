@@ -1,4 +1,4 @@
-"""In which settings stored configurations differ. No JAX here."""
+"""Differences between the settings of stored configurations. No JAX here."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,11 +14,11 @@ Settings = dict[str, Any]
 
 
 def differing(configs: Sequence[dict[str, Any] | None]) -> list[Settings]:
-    """For each run its settings that are not the same everywhere, by the names of `--set`:
+    """For each run the settings that differ among the runs, by the names of `--set`:
     {"algo.dead_zone": 0.6}.
 
-    Settings of an environment, an algorithm and of training are compared only among runs with the
-    same environment, algorithm and preset, because those explain the rest.
+    Settings of environment, algorithm and training are compared only among runs with the same
+    environment, algorithm and preset, which explain the other differences.
     """
     flat = [flattened(config) for config in configs]
     kinds = [tuple(one.get(name) for name in ("env", "algo", "preset")) for one in flat]
@@ -38,7 +38,7 @@ def differing(configs: Sequence[dict[str, Any] | None]) -> list[Settings]:
 
 
 def flattened(config: dict[str, Any] | None) -> Settings:
-    """A stored configuration as one level of names; empty if it is not one."""
+    """A stored configuration with one level of names; empty if it is not a configuration."""
     found: Settings = {}
     for part, value in (config or {}).items():
         short = PARTS.get(part, part)
@@ -50,7 +50,7 @@ def flattened(config: dict[str, Any] | None) -> Settings:
 
 
 def settings_text(settings: Settings) -> str:
-    """As a line: `limit=3.5 algo.dead_zone=0.6`."""
+    """Settings as a line: `limit=3.5 algo.dead_zone=0.6`."""
     return " ".join(
         f"{name}={f'{value:g}' if isinstance(value, float) else str(value).replace(' ', '')[:40]}"
         for name, value in settings.items()
@@ -67,7 +67,7 @@ def leaves(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def differences(original: Any, found: Any) -> list[str]:
-    """How nested settings differ from what they were: `constraint.limit is 50.0 and was 5.5`."""
+    """Changes of nested settings, in words: `constraint.limit is 50.0 and was 5.5`."""
     before, after = dict(leaves(original)), dict(leaves(found))
     texts = []
     for name in dict.fromkeys((*before, *after)):

@@ -1,8 +1,8 @@
-"""The tables of a run: metrics.parquet, a row per seed and update, and episodes.parquet, a row per
+"""The tables of a run: metrics.parquet has a row per seed and update, episodes.parquet a row per
 seed and episode.
 
-Both are written whole before each checkpoint. The manifest, which is written last, says how many
-updates count: rows of later ones are of a run that was killed in between.
+Both are written whole before each checkpoint, and the manifest last. Rows of updates beyond the
+manifest's number come from a run that was killed between the writes; they are ignored.
 """
 
 import io
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from canary.types import EpisodeEnds
 
 Kind = Literal["metrics", "episodes"]
-# The columns that every table has; algorithms add their metrics.
+# The columns of every table; algorithms add their metrics.
 COLUMNS: dict[Kind, dict[str, Any]] = {
     "metrics": {"seed": pl.Int32, "iteration": pl.Int32, "steps": pl.Int64},
     "episodes": {
@@ -66,8 +66,7 @@ def write_table(run: Path, kind: Kind, table: pl.DataFrame) -> None:
 
 
 def read_table(run: Path, kind: Kind) -> pl.DataFrame:
-    """The rows of the updates that a run has done, by seed and iteration (and, within those, as they
-    were written)."""
+    """The rows of the updates that a run has done, sorted by seed and iteration."""
     manifest = stored_manifest(run)
     if not manifest["steps"]:
         return pl.DataFrame(schema=COLUMNS[kind])

@@ -1,12 +1,11 @@
-"""Warm start: training begins with what another run has learnt.
+"""Warm start: training begins with the policies of another run.
 
-Arrays are taken from a checkpoint by their names and must have the shapes that the new run needs.
-The limit, the settings and the environment may differ, as long as observations and actions have the
-same sizes.
+Arrays are taken from a checkpoint by name and must have the shapes of the new run. The limit, the
+settings and the environment may differ, if observations and actions have the same sizes.
 
-Schedules begin at their middle. At the start of a training from scratch the price is held low, so
-that the policy can learn what earns the reward; a trained policy knows that, and under a low price it
-would violate a smaller limit for a third of the run.
+Schedules begin at their middle. Training from scratch starts with a low price, so that the policy
+can learn to earn reward. A trained policy has learnt this; with a low price it would violate a
+smaller limit for a third of the run.
 """
 
 from collections.abc import Sequence
@@ -25,14 +24,14 @@ from canary.runs.checkpoint import named_leaves, newest, read_arrays
 from canary.runs.directory import read_config
 from canary.training import TrainingState
 
-POLICY = ("tree.learner.policy", "tree.statistics")  # must fit
-REST = ("tree.learner.critics", "tree.learner.extra")  # taken if all of it fits
+POLICY = ("tree.learner.policy", "tree.statistics")  # shapes must match
+REST = ("tree.learner.critics", "tree.learner.extra")  # taken if all shapes match
 SCHEDULE_START = 0.5  # the default of `training.schedule_start` for a warm start
 
 
 @dataclass(frozen=True)
 class Start:
-    """Trained seeds to begin with, as arrays [seed, ...] by their names in a checkpoint."""
+    """Trained seeds to start from, as arrays [seed, ...] by their names in a checkpoint."""
 
     name: str
     """The run, in words."""
@@ -40,14 +39,14 @@ class Start:
     seeds: tuple[int, ...]
     """The seeds of the arrays."""
     record: dict[str, Any]
-    """Where they come from, for the manifest of the new run."""
+    """Origin of the arrays, for the manifest of the new run."""
     seed: int | None = None
-    """The one that all new seeds begin with; None: each begins with the seed of its own number."""
+    """The seed from which all new seeds start; None: each starts from the seed of its number."""
 
     def begin(
         self, states: TrainingState, seeds: Sequence[int]
     ) -> tuple[TrainingState, dict[str, Any]]:
-        """Fresh states of new seeds with these arrays in place of their own; and the record."""
+        """Fresh states of new seeds with these arrays, and a record of the start."""
         sources = list(seeds) if self.seed is None else [self.seed] * len(seeds)
         if missing := [seed for seed in sources if seed not in self.seeds]:
             known = ", ".join(map(str, self.seeds))

@@ -1,6 +1,6 @@
-"""Certificates: what fresh episodes of a frozen policy prove about its constraint, at a stated
-confidence. `run` certifies a run, `verify` checks a certificate, `best` finds the policy with the
-highest return that is certified."""
+"""Certificates: statements about the constraint of a frozen policy, proved by fresh episodes at a
+stated confidence. `run` certifies a run, `verify` checks a certificate, `best` finds the certified
+policy with the highest return."""
 
 from canary.certification.certificate import Result as Result
 from canary.certification.certify import certify as certify

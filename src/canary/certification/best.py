@@ -1,10 +1,10 @@
-"""The stored policy with the highest return that is certified, corrected for trying several.
+"""Find the certified stored policy with the highest return, corrected for several tries.
 
-1. Ranking. Every stored state of every seed plays episodes of its own. Those within the constraint
-   there are ranked by mean return. If there is none, the search ends.
+1. Ranking. All stored states of all seeds play episodes. Policies that stay within the constraint in
+   these episodes are ranked by mean return. If there is none, the search ends.
 2. Certificate. The first `tries` of the ranking are certified in turn, each on fresh episodes and
-   at confidence 1 - (1 - confidence) / tries, until one is SATISFIED. The episodes of a certificate
-   are independent of the ranking, so by the union bound a wrong SATISFIED among the tries has
+   at confidence 1 - (1 - confidence) / tries, until one is SATISFIED. These episodes are
+   independent of the ranking, so by the union bound any of the tries is wrongly SATISFIED with
    probability at most 1 - confidence.
 """
 
@@ -38,8 +38,8 @@ def find_best(
     config: RunConfig | None = None,
     quiet: bool = False,
 ) -> dict[str, Any]:
-    """Rank the stored policies of a run and certify the first that can be, at most `tries` of them;
-    writes best.json and its certificate. `episodes` is the largest number for a certificate.
+    """Rank the stored policies of a run and certify them in turn, at most `tries`, until one is
+    SATISFIED. Writes best.json and the certificate. `episodes` is the largest number per certificate.
 
     Returns whether a policy is `certified`, its `seed` and `step`, a `sentence`, the `candidates` in
     the order of the ranking, and the `certificate`; None where no policy is certified.
@@ -97,7 +97,7 @@ def find_best(
 def _ranking(
     run: Path, config: RunConfig, episodes: int, seeds: tuple[int, ...] | None, quiet: bool
 ) -> list[dict[str, Any]]:
-    """All stored policies in order. The states of a seed play the same episodes."""
+    """All stored policies, ranked. The states of a seed play the same episodes."""
     seeds = config.training.seeds if seeds is None else seeds
     plan = EvaluationPlan(episodes=episodes, seeds=seeds, evaluation_seed=secrets.randbits(31))
     steps = [update * config.training.batch for update in sorted(stored_updates(run))]
@@ -122,7 +122,7 @@ def _ranking(
 
 
 def order(policy: dict[str, Any]) -> tuple[bool, float]:
-    """The sort key of the ranking: those within the constraint by return, the highest first; then
-    the others, the safest first."""
+    """The sort key of the ranking: first the policies within the constraint, the highest return
+    first; then the others, the safest first."""
     value = -policy["return_mean"] if policy["keeps"] else policy["constraint_value"]
     return not policy["keeps"], value

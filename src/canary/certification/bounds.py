@@ -1,18 +1,18 @@
 """Bounds on the law of the episode cost C from the costs of n episodes.
 
-**At all times together**, so that one may look after any episode and stop. Bet against a hypothesis
-with a capital of 1. If the hypothesis holds, the capital is a nonnegative supermartingale, so it ever
-reaches 1/alpha with probability at most alpha (Ville 1939). The values that were never refuted in
-this way contain the truth with confidence 1 - alpha.
+**Valid at all times together**, so one may stop after any episode. Bet against a hypothesis with a
+capital of 1. If the hypothesis holds, the capital is a nonnegative supermartingale, so it ever
+reaches 1/alpha with probability at most alpha (Ville 1939). The set of values that were never
+refuted in this way contains the true value with confidence 1 - alpha.
 
-Probability (Robbins 1970). Against "P >= p", bet on smaller rates q from Beta(a, b) cut off at p.
-After k violations in n episodes the capital is the likelihood of q against that of p, averaged:
+Probability (Robbins 1970). Against "P >= p", bet on smaller rates q from Beta(a, b) truncated at p.
+After k violations in n episodes the capital is the mean likelihood ratio of q to p:
 
     M_n(p) = E_q[ q^k (1-q)^(n-k) | q <= p ] / (p^k (1-p)^(n-k))
            = B(k+a, n-k+b) I_p(k+a, n-k+b) / ( B(a, b) I_p(a, b) p^k (1-p)^(n-k) )
 
 Bets on rates above p bound P from below. With a = 1/2 and b = a (1-p)/p the bets have mean p and are
-bold where p is small: both verdicts take about as many episodes as in a fixed plan that knows P.
+bold if p is small; both verdicts need about as many episodes as a fixed plan that knows P.
 
 Mean of a cost C in [0, b] (Waudby-Smith and Ramdas 2023). Against "E[C] >= m", bet on smaller costs:
 
@@ -20,12 +20,12 @@ Mean of a cost C in [0, b] (Waudby-Smith and Ramdas 2023). Against "E[C] >= m", 
 
 where l_i may depend on earlier episodes. From below: 1 + l_i (C_i - m), l_i <= SAFETY / m. The bet
 l = d / (s^2 + d^2) makes the capital grow fastest if the mean is d away from the limit and the
-variance is s^2. Both are estimated from earlier episodes and start at the scale of the limit; the
-standard error of the mean is added to d, so that a mean near the limit is bet on too.
+variance is s^2. Both are estimated from earlier episodes and start at the scale of the limit. The
+standard error of the mean is added to d, so that there are bets on a mean near the limit.
 
-**From order statistics** X(1) >= X(2) >= ... of the costs, at one look. VaR_s = inf{x : P(C > x) <= s}:
-if k violations in n episodes would show P <= s, then VaR <= X(k+1); if k would show P > s, then
-VaR >= X(k). Either is a statement about one event, so it has the confidence of the bound on P.
+**From order statistics** X(1) >= X(2) >= ... of the costs, at one look. VaR_s = inf{x : P(C > x) <=
+s}. If k violations in n episodes would show P <= s, then VaR <= X(k+1); if k would show P > s, then
+VaR >= X(k). Each statement is about one event, so it has the confidence of the bound on P.
 
 The tail mean of the worst share s (CVaR for s < 1, the mean for s = 1) needs the largest possible
 cost b. Integrate an upper bound on the survival function S(x) = P(C > x), as Anderson (1969) did
@@ -34,9 +34,9 @@ for the mean:
     CVaR_s = min_x x + E[(C - x)+] / s  <=  min_j X(k_j+1) + (1/s) integral_{X(k_j+1)}^b S_up(x) dx
     S_up(x) = u_j for X(k_j+1) <= x < X(k_{j-1}+1),  u_j = Clopper-Pearson bound of k_j in n at alpha / J
 
-over J order statistics k_j = 0, 1, 2, ... in geometric progression, all valid together (Bonferroni).
-A band of equal width (Dvoretzky-Kiefer-Wolfowitz) would give the tail a mass of order 1/sqrt(n) at
-b; this one gives it about log(J/alpha)/n. From below, costs >= 0 are enough:
+over J order statistics k_j = 0, 1, 2, ... in geometric progression, all valid together
+(Bonferroni). A band of equal width (Dvoretzky-Kiefer-Wolfowitz) would put a mass of order 1/sqrt(n)
+at b; this one puts about log(J/alpha)/n there. The lower bound needs only costs >= 0:
 
     CVaR_s = integral_0^b min(1, S(x) / s) dx  >=  the same with S_low(x) = l_j for X(k_{j+1}) <= x < X(k_j)
 
@@ -55,13 +55,13 @@ from scipy.special import betainc, betaincc, betaln, xlog1py, xlogy
 from canary.numerics.statistics import Numbers, clopper_pearson_lower, clopper_pearson_upper
 
 Side = Literal["below", "above"]
-"""Where the bets expect the truth."""
+"""The values on which the bets are placed."""
 Costs = Float[np.ndarray, "episode"]
 
 SHAPE = 0.5  # a
-SAFETY = 0.75  # of the largest safe bet: one episode loses at most a factor of 4
-HALVINGS = 60  # beyond the resolution of a float
-RATIO = 1.2  # of successive order statistics: smaller costs confidence, larger costs resolution
+SAFETY = 0.75  # share of the largest safe bet: an episode loses at most a factor of 4
+HALVINGS = 60  # exceeds the resolution of a float
+RATIO = 1.2  # of successive order statistics: smaller loses confidence, larger resolution
 
 
 def log_evidence(
@@ -72,7 +72,7 @@ def log_evidence(
     b = SHAPE * (1 - p) / p
     part = betainc if side == "below" else betaincc
     average = part(k + SHAPE, n - k + b, p)
-    with np.errstate(divide="ignore"):  # an underflow is no evidence: -inf
+    with np.errstate(divide="ignore"):  # on underflow the evidence is -inf
         kept = np.where(average < np.finfo(float).tiny, 0.0, average)
         after = betaln(k + SHAPE, n - k + b) + np.log(kept)
         before = betaln(SHAPE, b) + np.log(part(SHAPE, b, p))
@@ -126,7 +126,7 @@ def excludes_mean(
 def _refuting(
     costs: Costs, limit: float, cost_bound: float, confidence: float
 ) -> list[Callable[[float], bool]]:
-    """Two functions of m: is K_n(m) >= 1/alpha, for bets that the mean is above m, and below m?"""
+    """Two functions of m, whether K_n(m) >= 1/alpha: with bets above m, and with bets below m."""
     bets, enough = bets_on(costs, limit), -math.log(1 - confidence)
 
     def is_refuted(mean: float, sign: int, room: float) -> bool:
@@ -140,7 +140,7 @@ def _refuting(
 
 
 def bets_on(costs: Costs, limit: float) -> Costs:
-    """The bet on each episode, a function of those before it."""
+    """The bet on each episode, a function of earlier episodes."""
     count = np.arange(1, len(costs) + 1)
     before = np.concatenate([[0.0], costs])[:-1]
     mean = (limit + np.cumsum(before)) / count
@@ -151,7 +151,7 @@ def bets_on(costs: Costs, limit: float) -> Costs:
 
 
 def _first_refuted(kept: Any, refuted: Any, is_refuted: Callable[[Any], Any]) -> Any:
-    """The first refuted value on the way from a kept one, by bisection."""
+    """The refuted value nearest to a kept one, by bisection."""
     for _ in range(HALVINGS):
         middle = (kept + refuted) / 2
         gone = is_refuted(middle)
@@ -162,8 +162,8 @@ def _first_refuted(kept: Any, refuted: Any, is_refuted: Callable[[Any], Any]) ->
 def value_at_risk_bound(
     costs: Costs, share: float, confidence: float, bound: Callable[[int, int, float], Any]
 ) -> float | None:
-    """An upper (lower) bound on VaR from one on P, a function of (violations, episodes, confidence);
-    None if there are too few episodes."""
+    """An upper (lower) bound on VaR from a bound on P, a function of (violations, episodes,
+    confidence); None if there are too few episodes."""
     count = len(costs)
     within = bisect_right(range(count + 1), share, key=lambda k: bound(k, count, confidence))
     return float(np.sort(costs)[count - within]) if 1 <= within <= count else None
@@ -188,7 +188,7 @@ def tail_mean_lower(costs: Costs, share: float, confidence: float) -> float:
     if len(costs) == 0:
         return 0.0
     ranks = geometric_levels(len(costs)) + 1
-    points = np.sort(costs)[::-1][ranks - 1].astype(float)  # so many episodes cost this or more
+    points = np.sort(costs)[::-1][ranks - 1].astype(float)  # `ranks` episodes cost this or more
     survival = clopper_pearson_lower(ranks, len(costs), 1 - (1 - confidence) / len(ranks))
     widths = points - np.append(points[1:], 0.0)
     return float((widths * np.minimum(survival / share, 1.0)).sum())

@@ -1,31 +1,31 @@
-"""What the episodes of frozen policies prove: a result for each policy and constraint, and the
-certificate, which is plain data that anybody can check.
+"""Results of certification: one for each frozen policy and constraint, and the certificate, which
+is plain data that anybody can check.
 
-SATISFIED: the upper bound on what the constraint limits is within what is allowed. VIOLATED: the
+SATISFIED: the upper bound on the constrained quantity is at most its allowed value. VIOLATED: the
 lower bound is above it. For a given law of the costs only one of the two can be wrong, so with each
 bound at confidence 1 - alpha a wrong verdict has probability at most alpha.
 
     Chance   Clopper-Pearson for a number of episodes fixed in advance, else a mixture martingale
-    Mean     betting, for either
+    Mean     betting, in both cases
     CVaR     the integrated survival function; look j of a test that may stop early spends
              alpha / (j (j + 1)), which add up to alpha over all looks
 
-Several statements (seeds, costs, changed environments) are corrected by Bonferroni: alpha is divided
-by their number. Then all hold together with the stated confidence, dependent or not, so one may pick
-the best-looking seed afterwards and keep its bound. Holm's method rejects a little more but gives no
-simple bounds.
+Several statements (seeds, costs, changed environments) are corrected by Bonferroni: alpha is
+divided by their number. Then all hold together with the stated confidence, dependent or not, so one
+may choose the best seed afterwards and keep its bound. Holm's method rejects a little more but
+gives no simple bounds.
 
 A certificate has these fields:
 
-    environment, settings, cost_discount     what was played
-    constraint, limit, epsilon               what was judged; lists if there are several costs, and
+    environment, settings, cost_discount     the environment
+    constraint, limit, epsilon               the constraint; lists if there are several costs;
                                              epsilon is 1 for a mean
-    plan, evaluation_seed                    how; together with the constraint and the statements they
-                                             determine every episode
+    plan, evaluation_seed                    with the constraint and the statements they determine
+                                             every episode
     results                                  a table per policy and cost (`Result`)
     verdict, sentence                        about the unchanged environment
     origin, versions, time, format           labels
-    signature                                of all the rest, if it was signed
+    signature                                of all other fields, if it was signed
 """
 
 import hashlib
@@ -50,24 +50,24 @@ from canary.numerics.statistics import clopper_pearson_lower, clopper_pearson_up
 
 Verdict = Literal["SATISFIED", "VIOLATED", "UNDECIDED"]
 Changes = dict[str, int | float]
-"""New values of an environment's settings; empty: nothing is changed."""
+"""New values of an environment's settings; empty for the unchanged environment."""
 Table = Float[np.ndarray, "episode column"]
 """A row per episode: its costs, return and length."""
 
 FORMAT = 7
-VERDICTS: tuple[Verdict, ...] = ("VIOLATED", "UNDECIDED", "SATISFIED")  # the worst first
+VERDICTS: tuple[Verdict, ...] = ("VIOLATED", "UNDECIDED", "SATISFIED")  # worst first
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What the episodes of one frozen policy say about one constraint. The fields are given, and all
-    else follows from them. Each bound holds with the corrected confidence."""
+    """The result of one frozen policy for one constraint. Everything follows from the fields. Each
+    bound holds with the corrected confidence."""
 
     seed: int = 0
     changes: Changes = field(default_factory=dict)
     policy_sha256: str
     costs: Costs
-    """Of every episode, in the order played."""
+    """Cost of every episode, in the order of play."""
     return_mean: float | None
     length_mean: float | None
     plan: Plan
@@ -86,12 +86,12 @@ class Result:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """As a certificate lists it."""
+        """The entry of a certificate."""
         return {name: getattr(self, name) for name in LISTED} | {"costs": encode_costs(self.costs)}
 
     @property
     def promise(self) -> int | None:
-        """Which of several costs, from 1; None if there is one."""
+        """Number of the cost, from 1; None if there is one cost."""
         return self.constraint.number
 
     @property
@@ -104,7 +104,7 @@ class Result:
 
     @property
     def lower(self) -> float:
-        """On what the constraint limits: P(C > limit), the mean cost, or CVaR."""
+        """Lower bound on the constrained quantity: P(C > limit), the mean cost, or CVaR."""
         return self.interval[0]
 
     @property
@@ -127,7 +127,7 @@ class Result:
 
     @property
     def value_at_risk(self) -> list[float | None]:
-        """Lower and upper bound; none for a mean constraint, which has no share of worst episodes."""
+        """Lower and upper bound on VaR; none under a mean constraint, which has no tail share."""
         if isinstance(self.constraint, Mean):
             return [None, None]
         terms = self.costs, self.constraint.share, self.plan.corrected_confidence
@@ -135,7 +135,7 @@ class Result:
 
     @property
     def conditional_value_at_risk_upper(self) -> float | None:
-        """None if the largest possible cost is unknown; the largest cost seen is not a bound."""
+        """None if the largest possible cost is unknown."""
         is_mean = isinstance(self.constraint, Mean)
         return None if is_mean else self._tail_mean(self.constraint.share)
 
@@ -154,8 +154,7 @@ class Result:
 
     @cached_property
     def episodes_needed(self) -> int | None:
-        """Fixed number of episodes that would decide with probability 0.9 if the rate seen is the
-        true one."""
+        """Fixed number of episodes that decides with probability 0.9 if the observed rate is true."""
         if not isinstance(self.constraint, Chance) or not self.episodes:
             return None
         rate, confidence = self.violations / self.episodes, self.plan.corrected_confidence
@@ -169,7 +168,7 @@ class Result:
 
     @property
     def sentence(self) -> str:
-        """What the verdict says. Bounds are rounded so that the sentence never claims too much."""
+        """The verdict in words. Bounds are rounded outwards, so the sentence never claims too much."""
         constraint = self.constraint
         if not self.episodes:
             return "No episode of this policy was played, so nothing is known about it."
@@ -199,7 +198,7 @@ class Result:
         return sentence
 
     def is_decided(self) -> bool:
-        if isinstance(self.constraint, Mean):  # without the bounds, which take a bisection
+        if isinstance(self.constraint, Mean):  # its bounds would need a bisection
             bets = self.costs, self.constraint.limit, self._largest
             return bounds.excludes_mean(
                 *bets, self.plan.corrected_confidence, self.constraint.allowed
@@ -208,9 +207,9 @@ class Result:
 
     @cached_property
     def _looks(self) -> int:
-        """How often an anytime test has looked; 0 for a number of episodes fixed in advance.
+        """Number of looks of an anytime test; 0 if the number of episodes was fixed in advance.
 
-        A fixed plan that was interrupted needs anytime bounds, which hold whoever chose the time.
+        An interrupted fixed plan needs anytime bounds, which are valid at any stopping time.
         """
         plan, count = self.plan, len(self.costs)
         is_fixed = not plan.early_stop and plan.episodes in (None, count)
@@ -218,7 +217,7 @@ class Result:
 
     @property
     def _level(self) -> float:
-        """The confidence of a bound at one look, so that the bounds at all looks hold together."""
+        """The confidence of a bound at one look, so that bounds at all looks hold together."""
         alpha = 1 - self.plan.corrected_confidence
         return 1 - alpha / (self._looks * (self._looks + 1)) if self._looks else 1 - alpha
 
@@ -262,8 +261,8 @@ def is_decided(table: Table, plan: Plan, constraint: Constraint) -> bool:
 def judge(
     results: Sequence[Result], plan: Plan, constraint: Constraint, accepted: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The part of a certificate that follows from the episodes. `accepted` are differences from the
-    environment of training."""
+    """The part of a certificate that follows from the episodes. `accepted` lists differences from
+    the environment of training."""
     verdict, sentence = summarise(results, plan, constraint, accepted)
     data = {"verdict": verdict, "sentence": sentence, **terms(constraint), "plan": asdict(plan)}
     each = [result.to_dict() for result in results]
@@ -277,7 +276,7 @@ def summarise(
     and a sentence about all results."""
     nominal = [result for result in results if not result.changes]
     shifted = [result.verdict for result in results if result.changes]
-    seeds: dict[Verdict, list[str]] = {}  # by the worst verdict of each
+    seeds: dict[Verdict, list[str]] = {}  # by worst verdict
     for seed in dict.fromkeys(result.seed for result in nominal):
         own = [result.verdict for result in nominal if result.seed == seed]
         seeds.setdefault(min(own, key=VERDICTS.index), []).append(str(seed))
@@ -300,7 +299,7 @@ def summarise(
 
 
 def changed_sentence(changes: Sequence[str]) -> str:
-    """States that a changed environment was accepted, and how it differs from that of training."""
+    """States the differences between an accepted environment and that of training."""
     return f"This is not the environment of training: {'; '.join(changes)}."
 
 
@@ -313,7 +312,7 @@ def terms(constraint: Constraint) -> dict[str, Any]:
 
 
 def constraint_of(data: dict[str, Any]) -> Constraint:
-    """The constraint that a certificate is about."""
+    """The constraint of a certificate."""
     columns = [data[name] for name in ("constraint", "limit", "epsilon")]
     is_joint = isinstance(columns[0], list)
     parts = [
@@ -324,7 +323,7 @@ def constraint_of(data: dict[str, Any]) -> Constraint:
 
 
 def results_about(data: dict[str, Any], constraint: One) -> list[dict[str, Any]]:
-    """The results of a certificate that are about one of its constraints."""
+    """The results of a certificate for one of its constraints."""
     return [result for result in data["results"] if result["promise"] == constraint.number]
 
 
@@ -335,8 +334,8 @@ def policy_name(seed: int, changes: Changes) -> str:
 def commitment(
     plan: Plan, constraint: Constraint, statements: Sequence[tuple[Changes, int]]
 ) -> tuple[int, ...]:
-    """Four numbers that stand for everything decided before the first episode: plan, constraint
-    and the (changes, seed) of each statement. All episodes are drawn from them, so another plan has
+    """Four numbers that encode all decisions before the first episode: plan, constraint and the
+    (changes, seed) of each statement. The keys of all episodes depend on them, so another plan has
     other episodes."""
     decided = {"plan": asdict(plan), **terms(constraint), "statements": statements}
     digest = hashlib.sha256(canonical(decided)).digest()
@@ -349,7 +348,7 @@ def canonical(data: dict[str, Any]) -> bytes:
 
 
 def encode_costs(costs: Costs) -> str:
-    """Costs as text, equal ones together: "812x0 1 14x0 3.5". Every number comes back exactly."""
+    """Costs as exact text with runs of equal costs: "812x0 1 14x0 3.5"."""
     texts = (repr(cost).removesuffix(".0") for cost in costs.tolist())
     runs = ((text, len(list(group))) for text, group in groupby(texts))
     return " ".join(f"{count}x{text}" if count > 1 else text for text, count in runs)

@@ -1,7 +1,6 @@
-"""Play fresh episodes of a frozen policy until its verdict is clear, the plan is fulfilled, or
-someone interrupts.
+"""Play fresh episodes of a frozen policy until its verdict is clear, the plan is complete, or Ctrl-C.
 
-Episode i always uses the key fold_in(key, i): it does not depend on the size of a batch, and any
+Episode i always has the key fold_in(key, i). So it does not depend on the size of a batch, and any
 episode can be played again. Costs are in raw units; a violation is C > limit, strictly.
 """
 
@@ -25,10 +24,10 @@ from canary.numerics.running_statistics import RunningStatistics
 from canary.rollout import CostAccount
 
 Progress = Callable[[int], None]
-"""Called after each batch with the episodes so far. Violations stay hidden until the end, so that
-nobody can stop because of them."""
+"""Called after each batch with the number of episodes. Violations stay hidden until the end, so
+that nobody can stop because of them."""
 PlayRows = Callable[[np.ndarray], Table]
-"""From episode numbers to their rows."""
+"""Maps episode numbers to rows of a table."""
 
 
 def certify(
@@ -42,8 +41,8 @@ def certify(
     key: PRNGKeyArray,
     progress: Progress | None = None,
 ) -> Result:
-    """The result of one policy under one constraint. The account says how the policy sees its spent
-    cost, as in training."""
+    """The result of one policy under one constraint. `account` defines the policy's spent-cost
+    input, as in training."""
     plan = complete(plan or Plan(), one_cost(constraint, "certify()"))
     identity = identify(policy, statistics, account, environment)
     refuse_nonfinite(identity)
@@ -73,11 +72,10 @@ def gather(
     progress: Progress | None = None,
     count: int | None = None,
 ) -> tuple[Table, bool]:
-    """Play batch after batch by the plan, or exactly `count` episodes. Returns their table, and
+    """Play in batches according to the plan, or exactly `count` episodes. Returns their table, and
     whether a KeyboardInterrupt ended it.
 
-    With early stopping the test looks after each batch and stops when every constraint has its
-    verdict.
+    With early stopping, the test looks after each batch and stops when all constraints have verdicts.
     """
     most = plan.episodes if count is None else count
     assert most is not None

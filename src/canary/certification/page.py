@@ -26,7 +26,7 @@ METHODS = {
 
 
 def render_page(certificate: dict[str, Any]) -> str:
-    """The page as text; everything that comes from the certificate is escaped."""
+    """The page as text; all content of the certificate is escaped."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     pages = Environment(
@@ -49,7 +49,7 @@ def render_page(certificate: dict[str, Any]) -> str:
 
 
 def _part(certificate: dict[str, Any], constraint: One) -> dict[str, Any]:
-    """What the page says about one constraint."""
+    """The data of the page about one constraint."""
     is_chance, results = isinstance(constraint, Chance), results_about(certificate, constraint)
     widest = 1.15 * max(2 * constraint.allowed, *(result["upper"] for result in results))
     rows = [

@@ -1,5 +1,5 @@
-"""The plan of a certification: decided before the first episode is played, and part of the
-certificate. Also the exact number of episodes that a verdict needs."""
+"""The plan of a certification, which is decided before the first episode and part of the
+certificate; and the exact number of episodes that a verdict needs."""
 
 import math
 from bisect import bisect_left
@@ -12,13 +12,13 @@ from canary.constraints import Chance, Constraint, One, parts_of
 from canary.errors import CanaryError
 from canary.values import Count, convert_fields
 
-ASSUMED_RATE = 0.5  # the violation probability that a plan is made for, as a share of epsilon
-POWER = 0.9  # the probability that such a policy gets its verdict
+ASSUMED_RATE = 0.5  # the violation probability assumed in a plan, as a share of epsilon
+POWER = 0.9  # the probability that a policy with this rate gets its verdict
 ANYTIME_FACTOR = 2  # an anytime test needs at worst about twice the episodes
 FEWEST_FOR_MEANS, MOST_FOR_MEANS = 1000, 1_000_000
-MARGIN_FOR_MEANS = 8  # times the episodes that rule out that unseen rare costs fill the limit
-LARGEST_PLAN = 1_000_000  # episodes; beyond this, P and epsilon are practically equal
-ROUNDING = 64  # values of k next to the bisection's that are tried one by one
+MARGIN_FOR_MEANS = 8  # times the episodes that exclude a limit filled by unseen rare costs
+LARGEST_PLAN = 1_000_000  # episodes; if more are needed, P and epsilon are practically equal
+ROUNDING = 64  # values of k around the bisection's result to test one by one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,14 +29,14 @@ class Plan:
     """Number of verdicts that hold together. Each is given at confidence
     1 - (1 - confidence) / statements (Bonferroni)."""
     episodes: Count | None = None
-    """Number of episodes per policy, or the largest number if it may stop early; None plans it."""
+    """Number of episodes per policy, or the largest number with early stopping; None plans it."""
     early_stop: bool = True
-    """Stop as soon as the verdict is clear, by bounds that are valid at all times."""
+    """Stop as soon as the verdict is clear, with bounds that are valid at all times."""
     batch: Count = 256
     """Episodes played in parallel; the test looks after each batch."""
     cost_bound: float | tuple[float | None, ...] | None = None
-    """Largest possible cost of an episode (largest step cost times horizon), of several costs one
-    each; None: no bounds on means."""
+    """Largest possible cost of an episode (largest step cost times horizon), or one for each of
+    several costs; None: no bounds on means."""
     deterministic: bool = False
     """Take the most likely action instead of sampling. This is another policy with another
     certificate."""
@@ -59,8 +59,8 @@ def check_confidence(value: float) -> None:
 
 
 def largest_cost(plan: Plan, constraint: One) -> float | None:
-    """The largest possible cost of an episode, of the cost that a constraint is about. Without one
-    no number of episodes bounds a mean."""
+    """The largest possible episode cost under a constraint. Without it no number of episodes bounds
+    a mean."""
     bound = plan.cost_bound
     if isinstance(bound, tuple):
         bound = bound[(constraint.number or 1) - 1]
@@ -74,7 +74,7 @@ def largest_cost(plan: Plan, constraint: One) -> float | None:
 
 
 def complete(plan: Plan, constraint: Constraint) -> Plan:
-    """The plan with its number of episodes: if left open, enough for every constraint."""
+    """The plan with a number of episodes; if it was None, enough for every constraint."""
     largest = [largest_cost(plan, part) for part in parts_of(constraint)]
     if plan.episodes is not None:
         return plan
@@ -93,7 +93,7 @@ def _enough_episodes(plan: Plan, constraint: One, largest: float | None) -> int:
     episodes = planned_episodes(constraint.epsilon, rate, confidence=confidence)
     if episodes is None:
         raise CanaryError(
-            f"Certifying P <= {constraint.epsilon:g} takes too many episodes to plan them; give "
+            f"Certifying P <= {constraint.epsilon:g} takes too many episodes to plan; give "
             "their number yourself or a larger epsilon."
         )
     return episodes * ANYTIME_FACTOR if plan.early_stop else episodes
@@ -106,8 +106,8 @@ def planned_episodes(epsilon: float, rate: float, *, confidence: float = 0.95) -
 
     If rate < epsilon the verdict is SATISFIED for at most k violations, and k needs
     P(Bin(n, epsilon) <= k) <= alpha and P(Bin(n, rate) > k) <= 0.1. If rate > epsilon the verdict is
-    VIOLATED for more than k, with the two probabilities exchanged. The first k that can do both
-    gives n.
+    VIOLATED for more than k, with the two probabilities exchanged. The smallest k that meets both
+    conditions gives n.
     """
     few, many = (rate, 1 - POWER), (epsilon, 1 - confidence)
     if rate > epsilon:
@@ -124,7 +124,7 @@ def planned_episodes(epsilon: float, rate: float, *, confidence: float = 0.95) -
         n = smallest(k)
         return n > LARGEST_PLAN or betainc(k + 1, n - k, few[0]) <= few[1]
 
-    # If k fits, so does every larger one, except where the rounding of n decides
+    # If k fits, larger ones fit too, except for the rounding of n
     last = bisect_left(range(LARGEST_PLAN), x=True, key=fits)
     first = next(k for k in range(max(0, last - ROUNDING), last + ROUNDING) if fits(k))
     return found if (found := smallest(first)) <= LARGEST_PLAN else None

@@ -3,7 +3,7 @@ certificate.html.
 
 The key of episode j of seed i in row r of the shift grid (row 0: nothing changed) is
 key(evaluation seed) with i, a stream of its own, the four numbers of the `commitment`, r and j
-folded in. So a certificate can be replayed, and only with the plan that it was played by.
+folded in. So a certificate can be replayed, but only with its own plan.
 """
 
 import itertools
@@ -46,9 +46,9 @@ from canary.values import Amount, Texts, Whole, checked, convert
 STREAM = 0x63657274  # "cert": neither training nor evaluation uses these keys
 JSON_NAME, PAGE_NAME = "certificate.json", "certificate.html"
 Statement = tuple[Changes, int]
-"""What is changed in the environment, and the seed of the policy."""
+"""Changes of the environment, and the seed of the policy."""
 Show = Callable[[int, int, str], None]
-"""Called with (episodes done, episodes in all, what is being played)."""
+"""Called with (episodes done, episodes in all, name of the policy)."""
 
 
 @checked
@@ -70,9 +70,9 @@ def certify_run(
 ) -> dict[str, Any]:
     """Certify the policies of a run; writes certificate.json and .html into `out`, or the run.
 
-    `plan` leaves the number of statements and the largest cost of an episode open; `config` is the
-    run's, opened already; `canary.certify` explains the other arguments. Without an evaluation seed
-    a fresh one is drawn, so that nobody can train or select for known episodes.
+    `plan` does not yet have the number of statements and the largest cost of an episode; `config`
+    is the run's opened configuration; `canary.certify` explains the other arguments. Without an
+    evaluation seed a fresh one is drawn, so that nobody can train or select for known episodes.
     """
     folder = out or run
     if sign is not None:
@@ -86,7 +86,7 @@ def certify_run(
     seeds = config.training.seeds if seeds is None else seeds
     if not seeds or len(set(seeds)) < len(seeds):
         raise CanaryError(f"Certify one or more different seeds of the run, not {list(seeds)}.")
-    for seed in seeds:  # unknown and non-finite ones are refused before anything is played
+    for seed in seeds:  # refuse unknown and non-finite ones before anything is played
         policies.of_seed(seed)
     rows, horizon = shifted(config.environment, shift)
     statements = [(changes, seed) for changes in rows for seed in seeds]
@@ -102,7 +102,7 @@ def certify_run(
     plan = complete(plan, constraint)
     evaluation_seed = secrets.randbits(31) if evaluation_seed is None else evaluation_seed
     files.make_folder(folder)
-    files.check_writable(folder)  # now, rather than after all episodes were played
+    files.check_writable(folder)  # before the episodes are played
     certificate = issue(policies, statements, constraint, plan, evaluation_seed, quiet=quiet)
     earlier = len(list(folder.glob("certificate*.json")))
     certificate["origin"] |= {"run": run.name, "earlier": earlier}
@@ -124,7 +124,7 @@ def issue(
     *,
     quiet: bool,
 ) -> dict[str, Any]:
-    """A certificate without its labels: everything that the policies and the plan determine."""
+    """A certificate without labels: the part that the policies and the plan determine."""
     config = policies.config
     origin: dict[str, Any] = {"algorithm": config.algorithm_name, "updates": policies.iteration}
     if config.environment_changes:
@@ -150,8 +150,8 @@ def play(
     show: Show,
     counts: Sequence[int] | None = None,
 ) -> list[Result]:
-    """Play the episodes of each statement: by the plan, or so many as `counts` says. After Ctrl-C
-    the remaining statements get no episode and no verdict."""
+    """Play the episodes of each statement according to the plan, or `counts` episodes. After Ctrl-C
+    the remaining statements get no episodes and no verdict."""
     usual, decided = policies.config.environment, commitment(plan, constraint, statements)
     results: list[Result] = []
     most, stopped, place = plan.episodes or 0, False, 0
@@ -180,7 +180,7 @@ def play(
 
 def shifted(environment: Environment, shifts: Sequence[str]) -> tuple[list[Changes], int]:
     """No change, then every combination of shifts such as "slip=0.1,0.2"; and the longest horizon
-    among them."""
+    of all."""
     settings, values = settings_of(environment), {}
     known = [name for name, value in settings.items() if type(value) in (int, float)]
     for shift in shifts:
@@ -201,7 +201,7 @@ def shifted(environment: Environment, shifts: Sequence[str]) -> tuple[list[Chang
 
 
 def _largest_cost(environment: Environment, horizon: int, given: float | None) -> Any:
-    """The largest cost of an episode, from that of a step: the stated one, or the given one."""
+    """The largest cost of an episode, from the stated or given largest cost of a step."""
     stated = getattr(environment, "largest_step_cost", None)
     if stated is not None and given not in (None, stated):
         raise CanaryError(

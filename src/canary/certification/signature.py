@@ -1,5 +1,5 @@
-"""Who issued a certificate: an Ed25519 signature of its content, with a key that `ssh-keygen -t
-ed25519` or `openssl genpkey -algorithm ed25519` makes. Needs `cryptography` (canary-rl[sign])."""
+"""Sign certificates with Ed25519 keys, which `ssh-keygen -t ed25519` or `openssl genpkey -algorithm
+ed25519` makes. Needs `cryptography` (canary-rl[sign])."""
 
 import base64
 import contextlib
@@ -19,7 +19,7 @@ except ImportError:
 
 
 def read_key(key: Any, kind: str) -> Any:
-    """A `private` or `public` Ed25519 key: the given one, or that of a PEM or OpenSSH file."""
+    """A `private` or `public` Ed25519 key: the given one, or the one in a PEM or OpenSSH file."""
     if isinstance(key, str | Path):
         try:
             data = Path(key).expanduser().read_bytes()
@@ -46,8 +46,8 @@ def sign(certificate: dict[str, Any], key: ed25519.Ed25519PrivateKey) -> dict[st
 def check(
     certificate: dict[str, Any], key: ed25519.Ed25519PublicKey | None
 ) -> tuple[list[str], str | None]:
-    """What is wrong with the signature, and the fingerprint of the key that made it, if any did.
-    Without a `key` to compare with, the certificate's own is used."""
+    """Problems of the signature, and the fingerprint of the key that made it, or None. Without a
+    `key` to compare with, the certificate's own key is used."""
     try:
         content = dict(certificate)
         signature = content.pop("signature")
@@ -55,7 +55,7 @@ def check(
         ed25519.Ed25519PublicKey.from_public_bytes(named).verify(value, canonical(content))
     except (InvalidSignature, ValueError, TypeError, KeyError):
         return ["It has no signature that fits, or was changed after signing."], None
-    # As `ssh-keygen -lf FILE.pub` shows it
+    # The form of `ssh-keygen -lf FILE.pub`
     blob = b"".join(len(part).to_bytes(4, "big") + part for part in (b"ssh-ed25519", named))
     fingerprint = f"SHA256:{_text(hashlib.sha256(blob).digest()).rstrip('=')}"
     if key is not None and key.public_bytes_raw() != named:

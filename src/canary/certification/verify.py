@@ -1,7 +1,7 @@
 """`canary certify --verify`: issue a certificate again, and compare.
 
-Without its run, from the costs that it lists: do its bounds and its verdict follow from them? With
-its run, from its episodes, played again: are these the costs of its policies?
+Without its run, it is issued from the costs that it lists: its bounds and verdict must follow from
+them. With its run, its episodes are played again: their costs must be the same.
 """
 
 import math
@@ -22,7 +22,7 @@ from canary.runs.directory import versions
 from canary.runs.environment import open_config
 from canary.runs.policies import FrozenPolicies, load_policies
 
-TOLERANCE = 1e-6  # relative: other versions of the numerical libraries may round differently
+TOLERANCE = 1e-6  # relative: other versions of numerical libraries may round differently
 MOST_PROBLEMS = 5
 LABELS = "seed", "changes", "policy_sha256", "return_mean", "length_mean"  # shown by a replay
 MALFORMED = LookupError, TypeError, ValueError, AttributeError, ArithmeticError, MemoryError
@@ -40,7 +40,7 @@ def verify_file(
 
     With its `run` all episodes are played again. `key` is the public key that must have signed it.
     Returns whether it is `valid`, the `level` reached ("consistent" with its costs, "replayed" or
-    "nothing"), the `problems`, a sentence each, and the fingerprint of the key that signed it.
+    "nothing"), the `problems` as sentences, and the fingerprint of the key that signed it.
     """
     certificate = read(path / JSON_NAME if path.is_dir() else path)
     problems, who = [], None
@@ -77,7 +77,7 @@ def read(path: Path) -> dict[str, Any]:
 def _policies_of(
     certificate: dict[str, Any], run: Path, environment: Environment | None
 ) -> FrozenPolicies:
-    """The policies that a certificate is about, if the run still has them, else the newest."""
+    """The policies of a certificate if the run still has them, else the newest."""
     config = open_config(run, environment, accept_change=True)
     steps = {update: update * config.training.batch for update in stored_updates(run)}
     return load_policies(config, run, steps.get(certificate["origin"].get("updates")))
@@ -86,8 +86,7 @@ def _policies_of(
 def verify(
     data: dict[str, Any], policies: FrozenPolicies | None = None, *, quiet: bool = True
 ) -> list[str]:
-    """What is wrong with a certificate, a sentence each. With policies their episodes are played
-    again."""
+    """Problems of a certificate, a sentence each. With policies, their episodes are played again."""
     try:
         problems = list(_differences(data, _issued_again(data, policies, quiet=quiet)))
     except CanaryError as error:
@@ -102,13 +101,13 @@ def verify(
 def _issued_again(
     data: dict[str, Any], policies: FrozenPolicies | None, *, quiet: bool
 ) -> dict[str, Any]:
-    """What follows from the costs that a certificate lists or, with policies, from its episodes."""
+    """The certificate issued from its listed costs or, with policies, from its episodes."""
     constraint, listed = constraint_of(data), data["results"]
     parts = parts_of(constraint)
-    # A result that was taken out shows in the number of statements
+    # A removed result changes the number of statements
     plan = complete(replace(Plan(**data["plan"]), statements=len(listed)), constraint)
     if policies is not None:
-        each = listed[:: len(parts)]  # the first about each policy's episodes
+        each = listed[:: len(parts)]  # one result per policy
         statements = [(one["changes"], one["seed"]) for one in each]
         counts = [one["episodes"] for one in each]
         how = plan, data["evaluation_seed"], counts
@@ -126,7 +125,7 @@ def _issued_again(
 
 
 def _differences(found: Any, issued: Any, place: str = "") -> Iterator[str]:
-    """Where a certificate differs from the one issued again by more than rounding."""
+    """Differences, beyond rounding, between a certificate and the one issued again."""
     if isinstance(issued, dict) and isinstance(found, dict):
         for name, value in issued.items():
             yield from _differences(found.get(name, "missing"), value, f"{place}.{name}")

@@ -1,5 +1,5 @@
-"""Runs of one environment side by side: numbers of the second half of training with Student 95%
-intervals over seeds. The others are compared with the first run, seed by seed."""
+"""Compare runs of one environment over the second half of training, with Student 95% intervals over
+seeds. Each run is compared with the first, seed by seed."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ from canary.runs.settings import differing, settings_text
 
 
 def compare_runs(runs: Sequence[Path], figure: Path | None = None) -> dict[str, Any]:
-    """The numbers of several runs; `figure` names a .png file for their curves."""
+    """Numbers of several runs; `figure` names a .png file for their curves."""
     if len(runs) < 2:
         raise CanaryError("A comparison needs at least two runs: canary compare RUN RUN.")
     if len({run.resolve() for run in runs}) < len(runs):
@@ -75,7 +75,7 @@ def _estimate(values: Sequence[float | None], least: float = -np.inf) -> dict[st
 
 
 def _paired(one: dict[str, Any], first: dict[str, Any]) -> dict[str, Any] | None:
-    """The mean difference of the returns over the seeds that both have; None for fewer than two."""
+    """The mean difference of returns over common seeds; None for fewer than two."""
     here, there = (
         dict(zip(each["seed_ids"], each["return_per_seed"], strict=True)) for each in (one, first)
     )

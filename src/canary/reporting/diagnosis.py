@@ -1,4 +1,4 @@
-"""Warnings about seeds that went wrong (docs/algorithms/canary.md).
+"""Warnings about failed seeds (docs/algorithms/canary.md).
 
 A *stuck* seed violates its limit, and its updates fail to restore the constraint. A *timid* seed is
 safe but has lost much of its best return. A seed that still improves gets no warning.
@@ -15,20 +15,20 @@ from canary.numerics.statistics import measurement
 
 RESTORING_TIERS = (Tier.BOUND_RESTORATION, Tier.MEAN_RESTORATION, Tier.NO_STEP)
 WINDOW = 25  # updates
-RESTORING = 0.9  # share of updates that restore, or do not move
-PROGRESS = 0.9  # a bound that fell below this share of its earlier mean is coming down
+RESTORING = 0.9  # share of updates that restore or make no step
+PROGRESS = 0.9  # a bound below this share of its earlier mean is falling
 LOST = 0.3  # share of the best return whose loss makes a safe seed timid
-NOISE = 3  # standard errors by which the loss must be larger
+NOISE = 3  # standard errors that the loss must exceed
 NAMES = {"chance": "violation rate", "mean": "mean cost", "cvar": "CVaR", "joint": "worst level"}
 
 
 @dataclass(frozen=True)
 class SeedSeries:
-    """One seed, update by update; a mean return is NaN where no episode ended."""
+    """One seed, update by update; a mean return is NaN if no episode ended."""
 
     episodes: Int[np.ndarray, "update"]
     costs: Float[np.ndarray, "episode ..."]
-    """Of all episodes, in the order of the updates."""
+    """Costs of all episodes, in the order of updates."""
     returns: Float[np.ndarray, "update"]
     restoring: Bool[np.ndarray, "update"]
     bound: Float[np.ndarray, "update"]
@@ -45,8 +45,8 @@ def joined(first: SeedSeries | None, second: SeedSeries) -> SeedSeries:
 
 
 def seed_series(metrics: pl.DataFrame, episodes: pl.DataFrame, seed: int) -> SeedSeries:
-    """The series of a seed from the tables of a run. A trust region restores the constraint in some of
-    its tiers, a method with a price while its level is above 1, other methods never."""
+    """The series of a seed from the tables of a run. A trust region restores the constraint in some
+    tiers, a method with a price while the level is above 1, other methods never."""
     integer = pl.col("iteration").cast(pl.Int64)
     rows = metrics.filter(pl.col("seed") == seed).with_columns(integer).sort("iteration")
     own = episodes.filter((pl.col("seed") == seed) & pl.col("valid")).with_columns(integer)
@@ -73,8 +73,8 @@ def seed_series(metrics: pl.DataFrame, episodes: pl.DataFrame, seed: int) -> See
 def diagnose(
     series: SeedSeries, constraint: Constraint, dead_zone: float | None = None
 ) -> str | None:
-    """A warning about a stuck or timid seed, with advice; None for any other seed. `dead_zone` is
-    that of the method, if it has one."""
+    """A warning about a stuck or timid seed, with advice; None for other seeds. `dead_zone` is the
+    method's, if it has one."""
     if len(series.returns) < 2 * WINDOW:
         return None
     episodes = int(series.episodes[-WINDOW:].sum())
@@ -108,8 +108,8 @@ def diagnose(
 
 
 def _restores_in_vain(series: SeedSeries, constraint: Constraint) -> bool:
-    """Whether nearly all of the last updates tried to restore the constraint, and neither its bound
-    nor its value came down."""
+    """Whether nearly all recent updates tried to restore the constraint, but neither its bound nor
+    its value fell."""
     recent, before = series.bound[-WINDOW:], series.bound[-2 * WINDOW : -WINDOW]
     if not np.isfinite(recent).any() or np.nanmean(recent) < PROGRESS * np.nanmean(before):
         return False
@@ -121,13 +121,13 @@ def _restores_in_vain(series: SeedSeries, constraint: Constraint) -> bool:
 
 
 def _measured(series: SeedSeries, constraint: Constraint, first: int) -> float:
-    """What the constraint limits, over the window from update `first` on; NaN without episodes."""
+    """The constrained quantity over the window from update `first`; NaN without episodes."""
     before, own = series.episodes[:first].sum(), series.episodes[first : first + WINDOW].sum()
     return constraint.measure(series.costs[before : before + own]) if own else np.nan
 
 
 def _reached(series: SeedSeries, constraint: Constraint) -> str:
-    """What the safest window of updates reached."""
+    """The result of the safest window of updates, in words."""
     starts = range(0, len(series.returns) - WINDOW + 1, WINDOW)
     windows = [(_measured(series, constraint, first), first) for first in starts]
     value, first = min(window for window in windows if np.isfinite(window[0]))

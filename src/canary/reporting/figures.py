@@ -1,7 +1,7 @@
-"""Figures of runs, by matplotlib: results in, figures out.
+"""Figures of results, by matplotlib.
 
-Curves are averages over blocks of training. They describe policies that were still changing, so
-their bands guarantee nothing.
+Curves are averages over blocks of training. The policies change within a block, so the bands are no
+guarantees.
 """
 
 import io
@@ -39,14 +39,14 @@ BLUE, RED, GREY, GREEN = "#2f6db5", "#c8443c", "#8a8a8a", "#3a9a5b"
 def canvas(
     rows: int, columns: int, size: tuple[float, float], **how: Any
 ) -> Iterator[tuple[Figure, Any]]:
-    """A figure and its grid of axes, without pyplot, whose backend and figures are the user's."""
+    """A figure and its grid of axes; not by pyplot, whose backend and figures belong to the user."""
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=size, layout="constrained")
         yield figure, figure.subplots(rows, columns, squeeze=False, **how)
 
 
 def colours(count: int) -> list[Any]:
-    """So many colours, the same ones again after 20."""
+    """`count` colours, which repeat after 20."""
     known = matplotlib.colormaps["tab20" if count > 10 else "tab10"]
     return [known(index % known.N) for index in range(count)]
 
@@ -68,10 +68,10 @@ def training_figure(results: Sequence[Results]) -> Figure:
 
 
 def _draw_training(panels: Sequence[Axes], results: Results) -> None:
-    """Thin lines are seeds, thick ones all seeds together."""
+    """Draw seeds as thin lines, and all seeds together as thick lines."""
     returns, limited, costs = panels
     constraint, whole = results.constraint, results.pooled()
-    # The logarithmic axis of a probability ends at a floor, along which zeros are drawn
+    # The logarithmic axis of a probability ends at a floor, where zeros are drawn
     floor = constraint.epsilon / 50 if isinstance(constraint, Chance) else -np.inf
     for axes, name, least in (
         (returns, "return", -np.inf),
@@ -133,7 +133,7 @@ def draw_curve(
 
 
 def show_steps(axes: Axes) -> Axes:
-    """A horizontal axis of environment steps with few ticks, as 200k or 1.5M."""
+    """A horizontal axis of environment steps with few ticks, such as 200k or 1.5M."""
 
     def text(value: float, _: float) -> str:
         if value >= 1e6:
@@ -147,7 +147,7 @@ def show_steps(axes: Axes) -> Axes:
 
 
 def show_probabilities(axis: Axis) -> Axis:
-    """A logarithmic axis of probabilities with few plain numbers, also within one decade."""
+    """A logarithmic axis of probabilities with few plain numbers, even within one decade."""
     low, high = axis.get_view_interval()
     if high < 10 * low:
         axis.set_major_locator(MaxNLocator(5))
@@ -159,7 +159,7 @@ def show_probabilities(axis: Axis) -> Axis:
 
 
 def allowed_line(axes: Axes, value: float, label: str) -> None:
-    """A dashed line at what is allowed, with a label at its right end."""
+    """A dashed line at the allowed value, with a label at its right end."""
     axes.axhline(value, color=RED, linestyle="--", linewidth=1)
     place = {"xycoords": ("axes fraction", "data"), "ha": "right", "va": "bottom"}
     axes.annotate(label, (1, value), color=RED, fontsize=8, **place)
@@ -172,7 +172,7 @@ def legend_beside(axes: Axes, columns: int = 1) -> None:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write the figure as PNG, without the version of matplotlib, which would change the file."""
+    """Write the figure as PNG without matplotlib's version, which would change the file."""
     files.check_target(path)
     picture = io.BytesIO()
     with matplotlib.rc_context(STYLE):

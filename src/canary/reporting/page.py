@@ -1,7 +1,7 @@
 """`canary report`: runs and studies on one HTML page that works offline.
 
-A run and a row of a study are the same to the page (`reporting.results`). Its script, page.js, draws
-the figures as SVG.
+A run and a row of a study have the same form (`reporting.results`). The script page.js draws the
+figures as SVG.
 """
 
 import json
@@ -25,14 +25,14 @@ from canary.studies.table import SIZE, cells
 from canary.terminal.formatting import Number, columns
 
 Data = dict[str, Any]
-"""What the page shows, as JSON data."""
+"""JSON data for the page."""
 
-BINS, WIDEST = 40, 3.0  # of the cost histogram, whose last bar has all costs above WIDEST limits
+BINS, WIDEST = 40, 3.0  # of the cost histogram; its last bar counts all costs above WIDEST limits
 FACTS = ("device", "platform", "started", "command")
 
 
 def make_report(names: Sequence[str], runs: Path, results: Path, out: Path) -> Path:
-    """Write the page of these runs and studies. It names those that cannot be read."""
+    """Write the page of these runs and studies. The page names those that cannot be read."""
     files.check_target(out)
     found: list[Results] = []
     problems: list[str] = []
@@ -73,7 +73,7 @@ def results_of(run: Path) -> list[Results]:
 
 
 def final_policies(evaluation: Data, constraint: One) -> dict[int, Data]:
-    """What an evaluation says of each seed's policy under a constraint, as in a stored row."""
+    """The evaluation of each seed's policy under a constraint, in the form of a stored row."""
     if constraint.number is not None:
         evaluation = evaluation | evaluation["constraints"][constraint.number - 1]
     names = ("violation", "episodes", "return")
@@ -85,7 +85,7 @@ def final_policies(evaluation: Data, constraint: One) -> dict[int, Data]:
 
 
 def subject_of(results: Results) -> Data:
-    """What the page shows of one run or row."""
+    """The data of one run or row."""
     seeds, constraint = results.seeds, results.constraint
     text = constraint.text
     if constraint.kind != "chance":
@@ -134,7 +134,7 @@ def _columns(table: pl.DataFrame) -> dict[str, list[float | None]]:
 
 
 def plain(values: Any) -> list[float | None]:
-    """Numbers for JSON: rounded, None where one is not finite."""
+    """Numbers for JSON: rounded, and None if not finite."""
     return [
         float(f"{value:.7g}") if value is not None and np.isfinite(value) else None
         for value in values
@@ -150,7 +150,7 @@ def cost_histogram(results: Results) -> Data | None:
     if epsilon is not None:
         var, cvar = threshold(cost, epsilon), CVaR(limit, epsilon).measure(cost)
     top = max(limit * 1.25, min(float(cost.max()), WIDEST * limit), 1e-9)
-    if np.all(cost == np.round(cost)) and top <= 4 * BINS:  # whole numbers: a bar each
+    if np.all(cost == np.round(cost)) and top <= 4 * BINS:  # whole numbers: one bar each
         edges = np.arange(-0.5, np.ceil(top) + 1)
     else:
         edges = np.linspace(min(0.0, float(cost.min())), top, BINS + 1)
@@ -168,8 +168,8 @@ def cost_histogram(results: Results) -> Data | None:
 
 
 def update_series(blocks: pl.DataFrame) -> Data:
-    """What the updates did per block of training, all seeds together: the price of the constraint
-    beside its level, or the shares of the tiers."""
+    """Updates per block of training, over all seeds: the price of the constraint and its level, or
+    the shares of the tiers."""
     names = {f"update_{name}": name for name in ("multiplier", "constraint_level")}
     names |= {f"update_tier_{tier.value}": tier.label for tier in Tier}
     names = {name: label for name, label in names.items() if name in blocks.columns}
@@ -178,7 +178,7 @@ def update_series(blocks: pl.DataFrame) -> Data:
 
 
 def render(title: str, subjects: list[Data], problems: list[str], command: str) -> str:
-    """One HTML document without any reference to another file or address."""
+    """One HTML document that refers to no other file or address."""
     from jinja2 import Environment, StrictUndefined
 
     home = resources.files("canary.reporting")
@@ -188,7 +188,7 @@ def render(title: str, subjects: list[Data], problems: list[str], command: str) 
     template = pages.from_string(home.joinpath("page.html.jinja").read_text())
     lines = [subject["line"] for subject in subjects]
     data = json.dumps(subjects, allow_nan=False, separators=(",", ":"))
-    for character in "<>&":  # no text in it can end the script element
+    for character in "<>&":  # so that no text can end the script element
         data = data.replace(character, f"\\u{ord(character):04x}")
     return template.render(
         title=title,

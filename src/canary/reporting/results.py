@@ -1,8 +1,8 @@
-"""Results: seeds trained with the same settings under one constraint, reduced to what tables,
-figures and pages need. A run has them (`of_run`), and a study stores them row by row.
+"""Results: seeds trained with the same settings under one constraint, reduced to the data of
+tables, figures and pages. `of_run` makes them from a run; a study stores them row by row.
 
-Training is cut into 48 blocks of updates, 24 in each half. A block has counts and sums over its
-whole episodes, and the means of its update metrics.
+Training is split into 48 blocks of updates, 24 in each half. A block has counts and sums over its
+whole episodes, and means of its update metrics.
 """
 
 import math
@@ -33,17 +33,17 @@ MEASURES = ("violation", "jitter", "return", "cost", "cost_deviation", "length",
 
 @dataclass(frozen=True)
 class Results:
-    """What was trained, and what came of it. A row that is not trained has no seeds."""
+    """The results of a row or run. An untrained row has no seeds."""
 
     about: dict[str, Any]
     """The entry of the row in study.json, or facts about the run."""
     config: dict[str, Any] = field(default_factory=dict)
     steps: int = 0
     seeds: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """The measures of each seed (`of_seed`), the code that trained it, its final policy."""
+    """For each seed its measures (`of_seed`), the code that trained it, and its final policy."""
     blocks: pl.DataFrame = field(default_factory=pl.DataFrame)
     costs: np.ndarray | None = None
-    """Of the episodes of the second half; a study does not store them."""
+    """Costs of the episodes in the second half; a study does not store them."""
 
     @property
     def name(self) -> str:
@@ -84,7 +84,7 @@ class Results:
     @property
     def rates(self) -> pl.DataFrame:
         """Per seed and block: mean return, share of violations, mean and deviation of the cost, and
-        what the constraint limits (`measured`)."""
+        the constrained quantity (`measured`)."""
         count, mean = pl.col("episodes"), pl.col("cost") / pl.col("episodes")
         measured = {"chance": "violation", "mean": "cost", "cvar": "cvar"}[self.constraint.kind]
         rated = self.blocks.filter(count > 0).with_columns(
@@ -103,7 +103,7 @@ class Results:
         return grouped.agg(pl.col("steps").mean(), *means, *spreads).sort("block")
 
     def pooled(self) -> pl.DataFrame:
-        """All seeds together in each block; a probability with its exact 95% interval."""
+        """All seeds together in each block; probabilities have exact 95% intervals."""
         names = ("steps", "return", "cost", "deviation", "measured")
         means = [pl.col(name).mean() for name in names]
         if "update_risk_bound" in self.blocks.columns:
@@ -143,7 +143,7 @@ def of_run(run: Path) -> list[Results]:
 
 
 def _metrics_of(constraint: One, metrics: pl.DataFrame) -> pl.DataFrame:
-    """The metrics, those of the constraint under the names that a single one has."""
+    """The metrics; those of the constraint have the names of a single constraint."""
     if constraint.number is None:
         return metrics
     end = f"_{constraint.number}"
@@ -157,7 +157,7 @@ def batch_of(config: dict[str, Any]) -> int:
 
 
 def halves(episodes: pl.DataFrame, updates: int) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Whole episodes of the second half of the updates done, and of all of them."""
+    """Whole episodes of the second half of the updates so far, and of all updates."""
     whole = episodes.filter(pl.col("valid") & (pl.col("iteration") < updates))
     return whole.filter(pl.col("iteration") >= -(-updates // 2)), whole
 
@@ -165,7 +165,7 @@ def halves(episodes: pl.DataFrame, updates: int) -> tuple[pl.DataFrame, pl.DataF
 def of_seed(
     config: dict[str, Any], episodes: pl.DataFrame, metrics: pl.DataFrame, updates: int, seed: int
 ) -> dict[str, Any]:
-    """What a study stores of a seed."""
+    """The stored data of a seed."""
     constraint = one_cost(from_dict(config["constraint"]), "A study")
     episodes, metrics = (table.filter(pl.col("seed") == seed) for table in (episodes, metrics))
     whole = halves(episodes, updates)[1]
@@ -182,8 +182,7 @@ def of_seed(
 def measures_of_training(
     episodes: pl.DataFrame, constraint: Constraint, updates: int
 ) -> dict[str, Any]:
-    """The measures of a seed over the second half of its training, and its violations over all of
-    it."""
+    """The measures of a seed over the second half of its training, and its violations over all."""
     second, whole = halves(episodes, updates)
     iteration, first = second["iteration"].to_numpy(), -(-updates // 2)
     violated = is_violation(second["cost"].to_numpy(), constraint.limit)
@@ -196,8 +195,8 @@ def measures_of_training(
 
 
 def measures(episodes: pl.DataFrame, constraint: Constraint) -> dict[str, Any]:
-    """The measures of episodes; None where one is unknown or not finite. Episodes with several costs
-    have no `cost`, and those of frozen policies no jitter."""
+    """The measures of episodes; None if unknown or not finite. With several costs there is no
+    `cost`, and for frozen policies no jitter."""
     count, costs = len(episodes), episodes["cost"]
     found: dict[str, Any] = dict.fromkeys(MEASURES)
     if count:
@@ -220,7 +219,7 @@ def _finite(value: float | None) -> float | None:
 def warning(
     config: dict[str, Any], metrics: pl.DataFrame, episodes: pl.DataFrame, updates: int, seed: int
 ) -> str | None:
-    """Whether the seed is stuck or timid, as a sentence."""
+    """A sentence if the seed is stuck or timid, else None."""
     metrics, episodes = (
         table.filter(pl.col("iteration") < updates) for table in (metrics, episodes)
     )
@@ -231,7 +230,7 @@ def warning(
 
 def _cantelli(metrics: pl.DataFrame, constraint: One, updates: int) -> float | None:
     """Mean of (1/epsilon - 1) (sigma/l)^2 - (1 - mu/l)^2 over the second half of the updates; None
-    where the method does not report the moments of the cost."""
+    if the method does not report the moments of the cost."""
     if constraint.kind != "chance" or not {"cost_mean", "cost_deviation"} <= set(metrics.columns):
         return None
     in_half = pl.col("iteration").is_between(-(-updates // 2), updates, closed="left")
@@ -246,8 +245,8 @@ def _cantelli(metrics: pl.DataFrame, constraint: One, updates: int) -> float | N
 def thin(
     episodes: pl.DataFrame, metrics: pl.DataFrame, constraint: One, updates: int
 ) -> pl.DataFrame:
-    """Both tables as one, with a line per seed and block: `update_*` are means of update metrics,
-    and the tiers of a trust-region method are shares of updates."""
+    """Both tables as one with a line per seed and block. `update_*` are means of update metrics;
+    tiers of a trust-region method become shares of updates."""
     half = max(1, -(-updates // 2))
     update = pl.col("iteration").cast(pl.Int64)
     later = HALF + (update - half) * HALF // max(1, updates - half)

@@ -1,4 +1,4 @@
-"""Statistics over episodes and seeds. A measure without data is None, never 0.
+"""Statistics over episodes and seeds. A measure without data is None.
 
 The paper's measures (tab:safety, app:jitter), over the second half of training:
 
@@ -28,13 +28,13 @@ HIGH, LOW = 0.3, 0.1  # the paper's collapse of the violation probability
 def is_violation(
     cost: Float[np.ndarray, "episode ..."], limit: float | Float[np.ndarray, "cost"]
 ) -> Bool[np.ndarray, "episode"]:
-    """Strictly above the limit, of several costs any of them; NaN counts as a violation."""
+    """Whether a cost, or any of several, is strictly above its limit; NaN counts as a violation."""
     within = np.asarray(cost <= limit)
     return ~np.all(within, axis=tuple(range(1, within.ndim)))
 
 
 def seen_by(constraint: One, episodes: pl.DataFrame) -> pl.DataFrame:
-    """The episodes with the cost that the constraint is about."""
+    """The episodes with the cost that the constraint limits."""
     if constraint.number is None:
         return episodes
     return episodes.with_columns(pl.col("cost").arr.get(constraint.number - 1))
@@ -47,10 +47,10 @@ def violation_jitter(
     last: int,
     blocks: int = BLOCKS,
 ) -> float | None:
-    """How much the violation probability varies over iterations [first, last).
+    """Jitter of the violation probability over iterations [first, last).
 
-    Blocks without episodes are left out; fewer than two give None. The variance over blocks is the
-    unbiased one, whose mean is the floor when the probability is constant.
+    Blocks without episodes are left out; fewer than two give None. The variance over blocks is
+    unbiased: if the probability is constant, its mean is the subtracted binomial variance.
     """
     if last <= first:
         return None
@@ -67,8 +67,8 @@ def violation_jitter(
 
 
 class Estimate(NamedTuple):
-    """The mean over the seeds that have a value; from two on its standard error and the half-width
-    of its 95% Student interval."""
+    """The mean over the seeds that have a value; with two or more, also its standard error and the
+    half-width of its 95% Student interval."""
 
     mean: float | None
     error: float | None = None
@@ -85,17 +85,17 @@ def over_seeds(values: Iterable[float | None]) -> Estimate:
 
 
 def safe_fraction(values: Iterable[float | None], allowed: float) -> float | None:
-    """Share of the seeds with a value whose value is at most `allowed`."""
+    """Share of seeds whose value is at most `allowed`, among the seeds with a value."""
     return over_seeds(None if value is None else value <= allowed for value in values).mean
 
 
 def running_rate(
     violated: Bool[np.ndarray, "episode"], iteration: Int[np.ndarray, "episode"], width: int
 ) -> tuple[Int[np.ndarray, "update"], Float[np.ndarray, "update"]]:
-    """Violation rate of the last `width` episodes after every update in which an episode ended, as
-    soon as there are so many. Episodes are in the order of time."""
+    """Violation rate of the last `width` episodes, after every update in which an episode ended,
+    once there are `width` episodes. Episodes are in order of time."""
     total = np.concatenate([[0], np.cumsum(violated)])
-    last = np.flatnonzero(np.diff(iteration, append=iteration[-1:] + 1)) + 1  # of each update
+    last = np.flatnonzero(np.diff(iteration, append=iteration[-1:] + 1)) + 1  # per update
     last = last[last >= width]
     return iteration[last - 1], (total[last] - total[last - width]) / width
 
@@ -103,8 +103,8 @@ def running_rate(
 def collapse_time(
     steps: Float[np.ndarray, "time"], rate: Float[np.ndarray, "time"]
 ) -> float | None:
-    """Steps from the last rate of at least HIGH to the first of at most LOW. None if the rate does
-    not fall so far."""
+    """Steps from the last rate of at least HIGH to the first of at most LOW; None if the rate does
+    not fall to LOW."""
     below = np.flatnonzero(rate <= LOW)
     above = np.flatnonzero(rate[: below[0]] >= HIGH) if below.size else below
     return float(steps[below[0]] - steps[above[-1]]) if above.size else None

@@ -1,8 +1,8 @@
 """The summary of a run or of an evaluation: the numbers of the paper's table, as JSON data.
 
-A run's summary is a function of its directory, so an interrupted run has one too. It describes the
-second half of the updates done so far, whole episodes only. Lists go over the seeds, in the order of
-`seed_ids`. None (null in JSON) means unknown, never 0.
+A run's summary is a function of its directory, so an interrupted run has one too. It describes
+whole episodes in the second half of the updates so far. Lists have an entry per seed, in the order
+of `seed_ids`. None (null in JSON) means unknown.
 """
 
 import math
@@ -27,7 +27,7 @@ from canary.runs.files import read_sealed
 from canary.runs.tables import read_table
 
 EVALUATION = "evaluation.json"  # the last evaluation of a run's newest policies
-YARDSTICK = "yardstick.json"  # constant and random actions, where a seed is stuck or timid
+YARDSTICK = "yardstick.json"  # constant and random actions, if a seed is stuck or timid
 OVER_SEEDS = {
     "violation": ("violation_probability", "violation_standard_error"),
     "violation_whole": ("violation_probability_whole", None),
@@ -41,7 +41,7 @@ OVER_SEEDS = {
 
 
 class Summary(TypedDict):
-    """What was trained on what, and what its episodes were like."""
+    """Method, environment, and measures of episodes."""
 
     env: str
     algorithm: str
@@ -72,42 +72,42 @@ class Summary(TypedDict):
     constraint_label: str
     constraint_allowed: float
     constraint_value: float | None
-    """What the constraint limits, as the mean over seeds."""
+    """The constrained quantity, as the mean over seeds."""
     constraint_standard_error: float | None
     constraint_interval: list[float] | None
-    """Of all episodes together, at 95%."""
+    """95% interval from all episodes together."""
     constraint_per_seed: list[float | None]
     constraint_interval_per_seed: list[list[float] | None]
     safe_fraction: float | None
     constraints: NotRequired[list[dict[str, Any]]]
-    """With several costs, the same measures for each constraint. The summary itself then has the
-    worst, in units of what is allowed."""
+    """With several costs, these measures for each constraint. The summary itself then has those of
+    the worst, in units of its allowed value."""
     steps_per_second: float | None
     wall_seconds: float | None
     run_dir: NotRequired[str]
 
 
 class TrainingSummary(Summary):
-    """Of the second half of the updates that a run has done."""
+    """Summary of the second half of the updates so far."""
 
     violation_probability_whole: float | None
-    """P over the whole of training, from the first episode on."""
+    """P over all of training."""
     violation_whole_per_seed: list[float | None]
     status: str
     planned_steps: int
     warnings: dict[str, str]
-    """By seed, if it is stuck or timid."""
+    """Warnings by seed, if it is stuck or timid."""
     yardstick: str | None
-    """Where there are warnings: whether a constant or random action stays within the limit."""
+    """With warnings: whether a constant or random action stays within the limit."""
     start: dict[str, Any] | None
-    """The run or policy that training began with, and the seed of it that each seed took."""
+    """The run or policy from which training started, and the seed from which each seed started."""
     final_check: "EvaluationSummary | None"
     """The newest policies, frozen, on fresh episodes: the check at the end of training, or the last
-    evaluation. None if they were not played since the last update."""
+    evaluation. None if there was none since the last update."""
 
 
 class EvaluationSummary(Summary):
-    """Of fresh episodes of frozen policies."""
+    """Summary of fresh episodes of frozen policies."""
 
     deterministic: bool
     evaluation_seed: int
@@ -115,11 +115,11 @@ class EvaluationSummary(Summary):
     policy_sha256: dict[str, str]
     video: NotRequired[dict[str, Any]]
     environment_changes: NotRequired[list[str]]
-    """How the environment differs from that of training, if `accept_change` allowed it."""
+    """Differences from the environment of training that `accept_change` allowed."""
 
 
 def summarise_run(run: Path) -> dict[str, Any]:
-    """The training of a run, from its stored files."""
+    """The summary of a run's training, from its files."""
     config, manifest = read_config(run), read_manifest(run)
     metrics, episodes = (read_table(run, kind) for kind in ("metrics", "episodes"))
     seeds, steps = config["training"]["seeds"], manifest["steps"]
@@ -142,7 +142,7 @@ def summarise_run(run: Path) -> dict[str, Any]:
 
 
 def summarise_evaluation(run: Path, episodes: pl.DataFrame, seconds: float) -> dict[str, Any]:
-    """The same for fresh episodes of frozen policies, all of which count; without jitter."""
+    """The summary of all fresh episodes of frozen policies, without jitter."""
     config = read_config(run)
     seeds = episodes["seed"].unique(maintain_order=True).to_list()
     steps = int(episodes["length"].sum())
@@ -157,7 +157,7 @@ def summarise_evaluation(run: Path, episodes: pl.DataFrame, seconds: float) -> d
 
 
 def read_evaluation(run: Path, updates: int) -> dict[str, Any] | None:
-    """The last evaluation of the policies after so many updates; None if there is none."""
+    """The last evaluation of the policies after `updates` updates, or None."""
     stored = _read(run / EVALUATION)
     return stored if stored is not None and stored.get("updates") == updates else None
 
@@ -171,7 +171,7 @@ def _read(path: Path) -> dict[str, Any] | None:
 
 
 def _head(config: dict[str, Any], seeds: list[int]) -> dict[str, Any]:
-    """What was trained on what, from a stored configuration, without JAX."""
+    """Method and environment from a stored configuration, without JAX."""
     return {
         "env": str(config["environment"]["name"]),
         "algorithm": str(config["algorithm"]["name"]),
@@ -183,7 +183,7 @@ def _head(config: dict[str, Any], seeds: list[int]) -> dict[str, Any]:
 
 
 def _terms(constraint: Constraint) -> dict[str, Any]:
-    """The constraint, its limit and its epsilon; lists if there are several."""
+    """Constraint, limit and epsilon; lists if there are several."""
     if isinstance(constraint, Joint):
         each = [_terms(part) for part in constraint.parts]
         return {name: [terms[name] for terms in each] for name in each[0]}
@@ -194,11 +194,10 @@ def _terms(constraint: Constraint) -> dict[str, Any]:
 def _measured(
     episodes: pl.DataFrame, seeds: list[int], constraint: Constraint, updates: int | None = None
 ) -> dict[str, Any]:
-    """All measures, per seed and over seeds: of the second half of so many updates of training, or
-    of all episodes of an evaluation.
+    """All measures, per seed and over seeds: over the second half of the updates of training, or
+    over all episodes of an evaluation.
 
-    With several constraints the measures are those of the worst, and `constraints` lists the
-    measures of each.
+    With several constraints these are the measures of the worst; `constraints` lists those of each.
     """
     counted = episodes if updates is None else halves(episodes, updates)[0]
     own = [counted.filter(pl.col("seed") == seed) for seed in seeds]
@@ -231,7 +230,7 @@ def _measured(
 
 
 def _interval(episodes: pl.DataFrame, constraint: Constraint) -> list[float] | None:
-    """The 95% interval of what the constraint limits."""
+    """The 95% interval of the constrained quantity."""
     measured = measurement(constraint, episodes["cost"].to_numpy())
     if measured is None or not all(map(math.isfinite, measured)):
         return None

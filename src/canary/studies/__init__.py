@@ -1,1 +1,1 @@
-"""Comparisons: which variants are trained, the training of them, and their tables and figures."""
+"""Comparisons of variants: their list, their training, and their tables and figures."""

@@ -1,9 +1,9 @@
-"""Studies as data: which rows are trained on which seeds, and what the paper reports for them.
+"""Studies as data: rows, their seeds, and the paper's results for them.
 
 The `paper` preset follows the paper's equations and hyper-parameters; `authors` also follows the
-details of its authors' code (docs/readings.md). PointGoal in the paper is `PointGoal2500` here.
-Settings were chosen on seeds 100 to 131, 7400 to 7479, 8100 to 8109 and 3660
-to 3689; no study uses those.
+details of its authors' code (docs/readings.md). The paper's PointGoal is `PointGoal2500` here.
+Settings were chosen on seeds 100 to 131, 7400 to 7479, 8100 to 8109 and 3660 to 3689, which no
+study uses.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,23 +24,23 @@ class Row:
     preset: str = "fast"
     overrides: tuple[str, ...] = ()
     constraint: Mapping[str, float | str] = field(default_factory=dict)
-    """Any of `kind`, `limit` and `epsilon`; the environment states the others."""
+    """Any of `kind`, `limit` and `epsilon`; the environment gives the others."""
     cost: str | None = None
-    """Where another package's environment states its cost, such as info:cost."""
+    """Where the cost of another package's environment is, such as info:cost."""
     paper: Mapping[str, float] | None = None
     """The published row, as in PUBLISHED."""
 
 
 @dataclass(frozen=True)
 class Study:
-    """Rows that are compared."""
+    """Rows to compare."""
 
     title: str
     rows: tuple[Row, ...] = ()
     view: str = "study"
-    """Its table and figure: a name in `studies.table.VIEWS`."""
+    """The name of its view (table and figure) in `studies.table.VIEWS`."""
     units_of: str | None = None
-    """The study that stores its rows, if it is another."""
+    """The study that stores its rows, if that is another."""
     command: str | None = None
     """The command that makes it; None: `canary reproduce NAME`."""
 
@@ -93,9 +93,9 @@ TABLE1_SCALE = {
 
 
 def _table1(environment: str) -> Iterator[Row]:
-    """`fast` for every method. `paper` for Canary, on the lake for every method; `authors` for Canary,
-    on the lake for all trust-region methods, and with the paper's networks of 256-256 only there, as
-    a robot takes hours."""
+    """Rows of every method with `fast`, and of Canary with `paper` and `authors`. The lake also has
+    rows of the other methods with these presets, and of `authors` with the paper's networks of
+    256-256, which take hours on a robot."""
     seeds, steps, paper_seeds, paper_steps, fresh = TABLE1_SCALE[environment]
     is_lake = environment == "IcyLake"
     for algorithm, paper in PUBLISHED[environment].items():
@@ -140,7 +140,7 @@ def _small_epsilon() -> Iterator[Row]:
 
 
 def _cppo(environment: str, gain: float, step: float, init: float | None = None) -> Row:
-    """A point of CPPO's grid, trained for 200 updates or more: fewer decide nothing."""
+    """A point of CPPO's grid, trained for at least 200 updates; fewer do not decide."""
     scales = {"IcyLake": (5, 300_000), "EcoAnt": (2, 1_000_000), "PointGoal2500": (2, 2_000_000)}
     seeds, steps = scales[environment]
     name = f"{SHORT[environment]}-gain-{gain:g}-step-{step:g}"
@@ -187,7 +187,7 @@ def _canary(environment: str, first_seed: int, seeds: int, steps: int) -> Row:
 
 
 def _budgets(environment: str, first_seed: int, seeds: int, *millions: int) -> tuple[Row, ...]:
-    """Canary with several numbers of steps, on which the schedules of a run depend."""
+    """Canary with several numbers of steps, each with its own schedules."""
     rows = {m: _canary(environment, first_seed, seeds, m * 1_000_000) for m in millions}
     return tuple(replace(row, name=f"canary-{m}M") for m, row in rows.items())
 

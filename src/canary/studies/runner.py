@@ -1,12 +1,12 @@
-"""`canary reproduce` and `canary sweep`: train the seeds of a study that the store does not have, on
-this machine or over a Ray cluster.
+"""`canary reproduce` and `canary sweep`: train the seeds of a study that the store lacks, on this
+machine or over a Ray cluster.
 
-    RUNS/STUDY/ROW/    the runs; an interrupted one continues, a finished one is not trained again
+    RUNS/STUDY/ROW/    the runs; interrupted ones continue, finished ones are not trained again
     RESULTS/STUDY/     the store (`studies.store`), and the study's table and figure
 
-A row is found again by its settings, also in the folder of another study. Settings are the same if
-they give the same numbers: the seeds, the name of the preset and the sizes of programs and
-checkpoints do not count.
+A stored row is found by its settings, also in the folder of another study. Settings are equal if
+they give equal numbers: seeds, the name of the preset and the sizes of programs and checkpoints do
+not count.
 """
 
 import logging
@@ -40,14 +40,14 @@ from canary.studies.table import VIEWS, save_views
 from canary.terminal.console import counting_bar
 
 WITHOUT_INFLUENCE = ("seeds", "chunk", "checkpoint_seconds", "seeds_per_device")
-FINAL_EPISODES = 500  # of each final policy, where the environment is not finite
+FINAL_EPISODES = 500  # per final policy, if the environment is not finite
 PAPER_SEEDS = range(30)
-RETRIES = 10  # of a seed whose Ray worker died
+RETRIES = 10  # per seed, after its Ray worker died
 
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """Where runs and results go."""
+    """Folders of runs and results."""
 
     runs: Path
     results: Path
@@ -55,10 +55,10 @@ class Places:
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """How much of a study is wanted; None: as the study says."""
+    """Choices that replace those of a study; None keeps the study's."""
 
     seeds: int | tuple[int, ...] | None = None
-    """How many, from the row's first on, or which."""
+    """A number, from the row's first seed on, or a list."""
     steps: int | None = None
     preset: str | None = None
     scale: Literal["cpu", "paper"] = "cpu"
@@ -72,7 +72,7 @@ class Request:
         return tuple(stated) if self.seeds is None else self.seeds
 
     def row(self, row: Row) -> Row:
-        """The row as it is asked for."""
+        """The row with these choices."""
         at_paper_scale = self.scale == "paper"
         stated = None if at_paper_scale else row.steps
         preset = self.preset or ("paper" if at_paper_scale else row.preset)
@@ -88,14 +88,14 @@ class Request:
 
 
 class Unit(NamedTuple):
-    """Seeds of one row to train: in which folder of runs, and where their results go."""
+    """Seeds of one row to train, with their folders of runs and results."""
 
     config: RunConfig
     runs: Path
     folder: Path
 
 
-# What is trained
+# The seeds to train
 
 
 def reproduce(
@@ -107,7 +107,7 @@ def reproduce(
     engine: Literal["local", "ray"] = "local",
     quiet: bool = False,
 ) -> dict[str, Path]:
-    """Train what is missing; returns the paths of the table and the figure by label."""
+    """Train the missing seeds. Returns the paths of the table and the figure by label."""
     request, page = request or Request(), places.results / name
     if not study.rows:
         return _reproduce_points(name, study, page, request, quiet)
@@ -157,10 +157,10 @@ def with_seeds(config: RunConfig, seeds: Iterable[int]) -> RunConfig:
 
 
 def settings_of(config: dict[str, Any]) -> str:
-    """A digest of a stored configuration, equal for those that give equal numbers. Settings that an
-    older version did not have count as their defaults."""
-    if config["environment"]["name"] in ENVIRONMENTS:  # to open others would run the user's code
-        with suppress(CanaryError):  # this version cannot read it, and has nothing equal to it
+    """A digest of a stored configuration; configurations with equal numbers have equal digests.
+    Settings that an older version lacked have their defaults."""
+    if config["environment"]["name"] in ENVIRONMENTS:  # opening others would run the user's code
+        with suppress(CanaryError):  # this version cannot read it, so no row equals it
             config = config_to_dict(config_from_dict(config))
     training = {k: v for k, v in config["training"].items() if k not in WITHOUT_INFLUENCE}
     place = {name: config["environment"][name] for name in ("name", "settings")}
@@ -169,7 +169,7 @@ def settings_of(config: dict[str, Any]) -> str:
 
 
 def _folder_of(own: Path, settings: str, settings_in: dict[Path, str]) -> Path:
-    """The folder with these settings, of its own study or another; else a free one."""
+    """The folder with these settings, in this study or another; else a free one."""
     beside = own.with_name(f"{own.name}-{settings[:8]}")
     for folder in (own, beside, *settings_in):
         if settings_in.get(folder) == settings:
@@ -194,7 +194,7 @@ def _described(row: Row, config: RunConfig, folder: Path, page: Path) -> dict[st
 
 
 def _write_study(folder: Path, name: str, study: Study, rows: list[dict[str, Any]]) -> None:
-    """Write study.json: all that a view needs besides the results."""
+    """Write study.json, which a view needs besides the results."""
     make_folder(folder)
     content = {"name": name, "title": study.title, "view": study.view, "rows": rows}
     write_sealed(folder / "study.json", content | {"command": study.command})
@@ -203,7 +203,7 @@ def _write_study(folder: Path, name: str, study: Study, rows: list[dict[str, Any
 def _reproduce_points(
     name: str, study: Study, folder: Path, request: Request, quiet: bool
 ) -> dict[str, Path]:
-    """A study without rows, whose module computes its points."""
+    """Compute the missing points of a study without rows, whose module defines them."""
     module = import_module(VIEWS[study.view])
     request.check_names(name, module.PARTS)
     for option, value in (("--steps", request.steps), ("--preset", request.preset)):
@@ -220,24 +220,24 @@ def _reproduce_points(
     return save_views(folder)
 
 
-# How it is trained
+# Training of the seeds
 
 Trained = Iterator[tuple[Path, Results]]
-"""The folder of a unit and the results of some of its seeds, as they are finished."""
+"""Yields the folder of a unit and results of its seeds as they finish."""
 
 
 def _on_this_machine(units: list[Unit], quiet: bool) -> Trained:
-    """One row after the other; its seeds share the cores."""
+    """Train one row after the other; the seeds of a row share the cores."""
     for unit in units:
         for results in _finished_runs(unit.config, unit.runs, quiet=quiet):
             yield unit.folder, results
 
 
 def _over_ray(units: list[Unit], quiet: bool) -> Trained:
-    """One task per seed, on the cluster of RAY_ADDRESS, the one on this machine, or a new one.
+    """Train with one task per seed, on the cluster of RAY_ADDRESS, one on this machine, or a new one.
 
-    A seed whose worker or node dies is trained again elsewhere. It continues from its last
-    checkpoint where the nodes share the runs' directory. Its numbers are those of this machine.
+    If a worker or node dies, its seed is trained elsewhere. It continues from its last checkpoint
+    if the nodes share the directory of runs. Its numbers are the same as on this machine.
     """
     try:
         import ray
@@ -263,7 +263,7 @@ def _over_ray(units: list[Unit], quiet: bool) -> Trained:
                 folder, place = waiting.pop(done)
                 try:
                     trained = ray.get(done)
-                except ray.exceptions.RayError as error:  # of the task, or of its worker
+                except ray.exceptions.RayError as error:  # from the task or its worker
                     reason = getattr(error, "cause", None) or str(error).strip().partition("\n")[0]
                     raise CanaryError(f"{place} failed: {reason}") from error
                 yield from ((folder, results) for results in trained)
@@ -286,7 +286,7 @@ def _source(config: RunConfig) -> Source | None:
 
 
 def _train_seed(plain: dict[str, Any], source: Source | None, place: Path) -> list[Results]:
-    """What a Ray worker does: one seed, in a directory that it may share with others."""
+    """Train one seed in a Ray worker, in a directory that workers may share."""
     config = config_from_dict(plain, None if source is None else build(source))
     return list(_finished_runs(config, place, quiet=True, leave_running=True))
 
@@ -296,15 +296,15 @@ def _finished_runs(
 ) -> Iterator[Results]:
     """The results of these seeds, of runs that exist or are resumed, and of a new one for the rest.
 
-    A run that seems to be running elsewhere is an error or, with `leave_running`, left alone: a
-    worker that died looks like that.
+    A run that another process seems to train is an error or, with `leave_running`, skipped: the run
+    of a dead worker can look like that.
     """
     missing, skipped = set(config.training.seeds), {"failed", "unreadable"}
     if leave_running:
         skipped.add("running")
     settings = settings_of(config_to_dict(config))
     known = [row for row in directory.list_runs(runs) if row["status"] not in skipped]
-    for row in sorted(known, key=lambda row: row["status"] != "finished"):  # these first
+    for row in sorted(known, key=lambda row: row["status"] != "finished"):  # finished first
         run, seeds = Path(row["path"]), row["config"]["training"]["seeds"]
         if missing.issuperset(seeds) and settings_of(row["config"]) == settings:
             environment = None if is_ours(config.environment) else config.environment
@@ -319,7 +319,7 @@ def _finished_runs(
 
 
 def _results_of(config: RunConfig, run: Path) -> Results:
-    """The results of a run, which must be finished: after Ctrl-C it is not."""
+    """The results of a run; raises if it is not finished, as after Ctrl-C."""
     manifest = read_manifest(run)
     if manifest["status"] != "finished":
         raise KeyboardInterrupt

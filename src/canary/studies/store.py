@@ -1,14 +1,14 @@
-"""The store of results: trained seeds, thinned to what tables, figures and reports need. No JAX.
+"""The store of results: trained seeds, reduced to the data of tables, figures and reports. No JAX.
 
-    RESULTS/STUDY/study.json              which rows the study shows, and the folder of each
-    RESULTS/STUDY/ROW/row.json            the settings; of each seed its measures, its final policy
+    RESULTS/STUDY/study.json              the rows of the study, and the folder of each
+    RESULTS/STUDY/ROW/row.json            the settings; for each seed its measures, its final policy
                                           and the code that trained it
-    RESULTS/STUDY/ROW/blocks-HASH.parquet of each seed, 48 blocks of training: counts and sums over
-                                          its episodes, means of its update metrics
+    RESULTS/STUDY/ROW/blocks-HASH.parquet 48 blocks of training for each seed: counts and sums over
+                                          episodes, means of update metrics
     RESULTS/STUDY/points.json             the numbers of a study without rows
 
-A JSON file ends with the SHA-256 of its content, and a table has its own in its name; a changed file
-is refused. row.json is written after its table, so a process that is killed leaves the row as it was.
+A JSON file ends with the SHA-256 of its content, a table has it in its name; changed files are
+refused. row.json is written after its table, so a kill between them leaves the old row.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from canary.runs.files import make_folder, read_sealed, write_atomically, write_
 
 @dataclass(frozen=True)
 class StoredStudy:
-    """A study with its rows. A row that is not trained has no seeds."""
+    """A study with its rows. An untrained row has no seeds."""
 
     folder: Path
     about: dict[str, Any]
@@ -36,7 +36,7 @@ class StoredStudy:
 
     @property
     def shown(self) -> list[Results]:
-        """The rows that are trained."""
+        """The trained rows."""
         return [row for row in self.rows if row.seeds]
 
     @property
@@ -48,7 +48,7 @@ class StoredStudy:
 
 
 def read_study(folder: Path) -> StoredStudy:
-    """A study with the seeds of its rows that it asks for."""
+    """A study with the seeds that it names for its rows."""
     path = folder / "study.json"
     if not path.exists():
         raise CanaryError(
@@ -65,7 +65,7 @@ def read_study(folder: Path) -> StoredStudy:
 
 
 def read_row(folder: Path) -> Results | None:
-    """All seeds of a folder; None where nothing was ever stored."""
+    """All seeds of a folder; None if nothing is stored."""
     if not (folder / "row.json").exists():
         return None
     record = read_sealed(folder / "row.json")
@@ -109,6 +109,6 @@ def add(folder: Path, results: Results) -> None:
         "seeds": {str(seed): seeds[seed] for seed in sorted(seeds)},
     }
     write_sealed(folder / "row.json", content)
-    for path in folder.glob("blocks-*.parquet"):  # also what a killed process left
+    for path in folder.glob("blocks-*.parquet"):  # also those of a killed process
         if path.name != content["blocks"]:
             path.unlink()

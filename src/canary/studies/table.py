@@ -1,8 +1,8 @@
 """The table and the figure of a study, from the store. No JAX, no training.
 
-A view is a function of a stored study. The usual one, here, has the columns of the paper's table
-(tab:safety) over the second half of training, P over the whole of it, and the final policies. The
-others are in `paper/`.
+A view is a function of a stored study. The default view, in this file, has the columns of the
+paper's table (tab:safety) over the second half of training, P over all of training, and the final
+policies. The others are in `paper/`.
 """
 
 from collections.abc import Callable, Iterable
@@ -32,13 +32,13 @@ VIEWS = {
     "gaussian-tail": "canary.studies.paper.gaussian_tail",
     "relative-variance": "canary.studies.paper.relative_variance",
     "worst-case": "canary.studies.paper.worst_case",
-}  # the module of each view, which has a function `view(study)`
+}  # the module of each view, with a function `view(study)`
 SIZE = "seeds × steps"
-LOWEST = 3e-4  # smaller probabilities are drawn here
+LOWEST = 3e-4  # figures draw smaller probabilities here
 
 
 class View(NamedTuple):
-    """What a study shows."""
+    """The lines, text and figure of a study."""
 
     about: str
     lines: list[Line]
@@ -79,7 +79,7 @@ ABOUT = (
 
 
 def row_lines(rows: Iterable[Results], cells: Callable[[Results], Line]) -> list[Line]:
-    """The name and the cells of each row, and how much was trained."""
+    """The name, the cells and the size (seeds and steps) of each row."""
     lines: list[Line] = []
     for row in rows:
         size = f"{len(row.seeds)} × {row.steps:,}" if row.seeds else "not trained"
@@ -97,7 +97,7 @@ def cells(row: Results) -> dict[str, Cell]:
 
     safe = safe_fraction(row.each("constraint"), row.constraint.allowed)
     interval = None
-    if episodes := row.final("episodes"):  # else they are exact
+    if episodes := row.final("episodes"):  # none: the values are exact
         ends = clopper_pearson_interval(sum(row.final("violations")), sum(episodes))
         interval = [float(end) for end in ends]
     return {
@@ -112,7 +112,7 @@ def cells(row: Results) -> dict[str, Cell]:
 
 
 def own_update(rows: Iterable[Results], environment: str, algorithm: str) -> Results | None:
-    """The row with the authors' reading of the paper, of its networks rather than smaller ones."""
+    """The row with the authors' reading of the paper; the paper's networks before smaller ones."""
     found = [
         row
         for row in rows
@@ -123,7 +123,7 @@ def own_update(rows: Iterable[Results], environment: str, algorithm: str) -> Res
 
 
 def verdict(claim: str, here: str, holds: bool) -> str:
-    """A claim of the paper, what is measured here, and whether the claim holds."""
+    """A claim of the paper, the result here, and whether the claim holds."""
     return f"Claim: {claim}. Here: {here}; it {'holds' if holds else 'does not hold'}."
 
 
@@ -143,7 +143,7 @@ def by_environment(rows: list[Results]) -> dict[str, list[Results]]:
 
 
 def _figure(rows: list[Results], title: str) -> "Figure":
-    """P against J: a point per seed, a panel per environment."""
+    """Plot of P against J: a point per seed, a panel per environment."""
     from canary.reporting.figures import RED, canvas, colours, legend_beside, show_probabilities
 
     groups = by_environment(rows)

@@ -1,1 +1,1 @@
-"""What people see: progress, tables, and where results go."""
+"""Output for people: progress, tables, and files of results."""

@@ -33,13 +33,13 @@ def print_certificate(
 
 
 def _certified_line(result: dict[str, Any], constraint: One) -> Line:
-    """VaR, CVaR and mean are bounded beside what is judged."""
+    """The line of a policy: the judged quantity, and bounds on VaR, CVaR and mean."""
     is_chance, has_tail = isinstance(constraint, Chance), not isinstance(constraint, Mean)
     tail, places = result["conditional_value_at_risk_upper"], digits(constraint.allowed)
     return {
         "policy": policy_name(result["seed"], result["changes"]),
         "verdict": Text(result["verdict"], STYLES[result["verdict"]]),
-        # An episode above the limit of another constraint violates nothing
+        # Only a chance constraint counts violations
         "violations": f"{result['violations']:,}" if is_chance else None,
         "episodes": f"{result['episodes']:,}",
         constraint.label: span(result["lower"], result["upper"], places if is_chance else None),
@@ -51,7 +51,7 @@ def _certified_line(result: dict[str, Any], constraint: One) -> Line:
 
 
 def footnote(plan: dict[str, Any]) -> str:
-    """What the bounds of a certificate mean."""
+    """The meaning of a certificate's bounds."""
     level = f"{100 * plan['confidence']:g}%"
     if plan["statements"] == 1:
         return f"Every bound holds with {level} confidence."

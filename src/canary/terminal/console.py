@@ -1,5 +1,5 @@
-"""Where the output of a command goes: tables and sentences to a console, bars to standard error,
-JSON to `--json FILE|-`."""
+"""Output of a command: tables and sentences go to a console, bars to standard error, JSON to
+`--json FILE|-`."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from canary.runs import files
 
 
 class PlainConsole(Console):
-    """rich's console without markup: square brackets are square brackets."""
+    """rich's console without markup, so that square brackets are printed."""
 
     def __init__(self, **settings: Any):
         super().__init__(markup=False, highlight=False, emoji=False, **settings)
@@ -27,12 +27,12 @@ class PlainConsole(Console):
 
 
 def error_console() -> PlainConsole:
-    """Standard error; FORCE_COLOR must not animate a log."""
+    """A console on standard error; FORCE_COLOR must not animate a log."""
     return PlainConsole(stderr=True, force_interactive=None if sys.stderr.isatty() else False)
 
 
 def console_for(target: str | None) -> PlainConsole:
-    """Standard output, unless the JSON goes there."""
+    """A console on standard output, or on standard error if JSON goes to standard output."""
     console = PlainConsole(stderr=target == "-")
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = 120  # a file has no width
@@ -40,7 +40,7 @@ def console_for(target: str | None) -> PlainConsole:
 
 
 def check_json(target: str | None) -> None:
-    """Raise a sentence if the JSON cannot be written, before the work that makes it."""
+    """Raise if the JSON cannot be written, before any work is done."""
     if target is not None and target != "-":
         files.check_target(Path(target))
         files.check_writable(Path(target).parent)
@@ -56,7 +56,7 @@ def emit_json(target: str | None, value: Mapping[str, Any]) -> None:
 
 
 Count = Callable[[int, int, str], None]
-"""Called with (done, total, what is being done)."""
+"""Called with (done, total, what is done)."""
 
 
 @contextmanager
@@ -79,8 +79,8 @@ def counting_bar(label: str, *, quiet: bool = False) -> Iterator[Count]:
 def evaluation_bar(
     episodes: int, *, quiet: bool = False
 ) -> Iterator[tuple[Callable[[int, int], None], Count]]:
-    """A bar for so many episodes in all; yields a function of (seed, episodes since the last call),
-    and for the work after it a function of `counting_bar`."""
+    """A bar for a total number of episodes. Yields a function of (seed, episodes since the last
+    call), and for later work a function as in `counting_bar`."""
     played = 0
     with counting_bar("compiling", quiet=quiet) as show:
 

@@ -1,5 +1,5 @@
-"""Numbers and tables as people read them. A table is a list of lines, each its cells by column; the
-same lines become a table on a terminal, Markdown or CSV."""
+"""Numbers and tables for people. A table is a list of lines; a line maps columns to cells. The same
+lines become a table on a terminal, Markdown or CSV."""
 
 import io
 import math
@@ -42,7 +42,7 @@ Line = Mapping[str, Cell]
 
 
 def columns(lines: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The columns that some line fills, in the order of the longest line."""
+    """All columns, in the order of the longest line."""
     lines = list(lines)
     names = [*max(lines, key=len, default={}), *(name for line in lines for name in line)]
     empty = (None, "", Number(None))
@@ -85,7 +85,7 @@ def markdown(lines: Sequence[Line]) -> list[str]:
 
 
 def csv(lines: Sequence[Line]) -> str:
-    """Numbers in full, with their errors and intervals in columns of their own."""
+    """CSV with numbers in full precision, and errors and intervals in their own columns."""
     import polars as pl
 
     flat = [
@@ -113,7 +113,7 @@ def judged(
 ) -> Text:
     """A measured constraint with its interval.
 
-    Green: the interval lies within what is allowed; red: above it; yellow: undecided.
+    Green: the interval is within the allowed value; red: it is above; yellow: undecided.
     """
     if value is None:
         return Text("-", "dim")
@@ -134,7 +134,7 @@ def digits(epsilon: float) -> int:
 
 
 def _places(value: float | None) -> int:
-    """Three decimal places, fewer from 10 on."""
+    """Three decimal places; fewer for numbers from 10."""
     size = abs(value or 0.0)
     return 3 if size < 10 else 2 if size < 100 else 1 if size < 1000 else 0
 
@@ -149,7 +149,7 @@ def number(value: float | None, places: int | None = None) -> str:
 
 
 def chance(value: float | None, epsilon: float) -> str:
-    """Digits that resolve epsilon; a power of ten for what would read as zero."""
+    """A probability with digits that resolve epsilon; a power of ten if that would be zero."""
     places = digits(epsilon) + 1
     if not value or value >= 10**-places:
         return number(value, places)

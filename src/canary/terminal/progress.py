@@ -1,8 +1,8 @@
-"""What a person sees while training: a live table on a terminal, a line now and then in a log.
+"""The display while training: a live table on a terminal, occasional lines in a log.
 
-What the constraint limits is measured on the episodes of the most recent updates, with a 95% band,
-for P(cost > limit) the exact binomial one. These are training episodes of a changing policy, so
-they guarantee nothing. Everything goes to standard error: `--json -` needs standard output.
+The constrained quantity is measured on the episodes of the most recent updates, with a 95% interval
+(exact binomial for P(cost > limit)). The policy changes during these episodes, so they are no
+guarantee. Everything goes to standard error, because `--json -` needs standard output.
 """
 
 import math
@@ -24,9 +24,9 @@ from canary.numerics.statistics import measurement
 from canary.terminal.console import error_console
 from canary.terminal.formatting import Cell, judged, number, table
 
-ROWS = 12  # seeds with a row of their own
-WIDE = 100  # columns from which on the table says more about the updates
-LINE_SECONDS, LINE_FRACTION = 10.0, 0.05  # a line of a log after this time or part of the run
+ROWS = 12  # largest number of seeds with a row
+WIDE = 100  # terminal columns that show more about the updates
+LINE_SECONDS, LINE_FRACTION = 10.0, 0.05  # between lines of a log: seconds, share of the run
 
 
 @dataclass(frozen=True)
@@ -36,20 +36,20 @@ class SeedStatus:
     seed: int
     return_mean: float
     costs: Sequence[float | Sequence[float]] = ()
-    """Of the episodes that ended in the last `updates` updates; of several costs, all of them."""
+    """Costs of the episodes that ended in the last `updates` updates, with all of several costs."""
     updates: int = 0
     extras: dict[str, float] = field(default_factory=dict)
-    """What the method says about its updates: entropy, the price of the constraint, ..."""
+    """Metrics of the method: entropy, the price of the constraint, ..."""
     warning: str | None = None
 
     @property
     def span(self) -> str:
-        """What the numbers are measured on."""
+        """The episodes that the numbers describe, in words."""
         updates = "update" if self.updates == 1 else f"{self.updates} updates"
         return f"{len(self.costs):,} episodes of the last {updates}"
 
     def judged(self, constraint: One) -> Text:
-        """What the constraint limits, with its 95% interval."""
+        """The constrained quantity with its 95% interval."""
         own = own_costs(constraint, self.costs) if len(self.costs) else ()
         value, *interval = measurement(constraint, np.asarray(own, float)) or (None,)
         return judged(value, interval, constraint.kind, constraint.allowed)
@@ -71,7 +71,7 @@ class SeedStatus:
 
 
 def pool(seeds: Sequence[SeedStatus]) -> SeedStatus:
-    """Several seeds as one: all their episodes together, and the means of everything else."""
+    """Several seeds as one, with all their episodes and the means of other numbers."""
 
     def mean(values: Iterable[float]) -> float:
         known = [value for value in values if not math.isnan(value)]
@@ -123,13 +123,13 @@ class TrainingProgress:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if self._live:
-            self._live.transient = error is None  # after a failure the last table stays
+            self._live.transient = error is None  # keep the last table after a failure
             self._live.stop()
         elif self._seeds and self._line_steps != self._steps:
             self._print_line()
 
     def update(self, seeds: Sequence[SeedStatus], steps: int, steps_per_second: float) -> None:
-        """Show the state after a chunk: all steps done so far, and the recent speed."""
+        """Show the state after a chunk; `steps` counts all steps so far."""
         self._seeds, self._steps, self._speed = seeds, steps, steps_per_second
         self._updated, self._work = self._clock(), ""
         is_due = self._updated - self._line_time >= LINE_SECONDS
@@ -139,13 +139,13 @@ class TrainingProgress:
             self._print_line()
 
     def busy(self, text: str) -> None:
-        """Show what takes time ("compiling") until the next update."""
+        """Show a text such as "compiling" until the next update."""
         self._work = f"{text} ..."
         if not self._live:
             self.message(self._work)
 
     def message(self, text: str, *, warning: bool = False) -> None:
-        """A line that stays: above the table, or in the log."""
+        """Print a permanent line, above the table or in the log."""
         if not self._quiet:
             self._console.print(Text(text, "yellow" if warning else ""), soft_wrap=True)
 
@@ -160,7 +160,7 @@ class TrainingProgress:
             self._pace(),
         )
         self.message("  ".join(cells))
-        for one in self._seeds:  # a log names a seed once, whatever the numbers in the text
+        for one in self._seeds:  # a log warns of a seed once, even if the numbers change
             kind = (one.warning or "").partition(":")[0]
             if one.warning and self._told.get(one.seed) != kind:
                 self._told[one.seed] = kind
@@ -191,7 +191,7 @@ class TrainingProgress:
         )  # fmt: skip
 
     def _table(self) -> Table:
-        """A line per seed, as many as fit, and one for all."""
+        """A line per seed, as many as fit, and a line for all."""
         seeds, whole = self._seeds, pool(self._seeds)
         extras = list(whole.extras) if self._console.width >= WIDE else []
         rows = min(ROWS, max(1, self._console.height - 14))

@@ -1,4 +1,4 @@
-"""The tables that commands print; of certificates see `certificate_table`. No JAX or numpy here."""
+"""The tables that commands print, except certificates (`certificate_table`). No JAX or numpy here."""
 
 from pathlib import Path
 from statistics import fmean
@@ -15,11 +15,10 @@ from canary.terminal.formatting import Cell, Line, Number, chance, judged, numbe
 
 
 def print_summary(console: Console, summary: dict[str, Any]) -> None:
-    """The end of a run or of an evaluation: a line per seed, one for all, and where files are.
-    After training the frozen policies follow, if they were checked.
+    """Print a summary of a run or an evaluation: a line per seed, a line for all, and paths of
+    files. After training, the checked frozen policies follow, if there are any.
 
-    Takes the JSON summary; a `note` and `paths` (label to path) may be added to it. It fits into 80
-    columns.
+    Takes the JSON summary, with an optional `note` and `paths` (label to path). Fits 80 columns.
     """
     console.print(title(f"{summary['algorithm']} on {summary['env']}", summary["constraint_text"]))
     _print_seeds(console, summary)
@@ -46,7 +45,7 @@ WHOLE = {
     "constraint_interval": "constraint_interval",
     "violation_whole": "violation_probability_whole",
     "jitter": "violation_jitter",
-}  # measures of a seed, and their names for all seeds together
+}  # measures of a seed, and their names over all seeds
 
 
 def _print_seeds(console: Console, summary: dict[str, Any]) -> None:
@@ -111,8 +110,8 @@ NUMBERS = ("return_mean", "violation_probability", "constraint_value", "limit", 
 
 
 def run_record(run: dict[str, Any], differs: dict[str, Any]) -> dict[str, Any]:
-    """A run of `canary list` as JSON data: how it differs from the others, and the main numbers of
-    its summary if it has one."""
+    """A run of `canary list` as JSON data: its different settings, and the main numbers of its
+    summary if there is one."""
     try:
         summary = read_sealed(Path(run["path"]) / "summary.json")
     except CanaryError:
@@ -125,7 +124,7 @@ def run_record(run: dict[str, Any], differs: dict[str, Any]) -> dict[str, Any]:
 
 
 def print_lists(console: Console, lists: dict[str, Any], root: str) -> None:
-    """The runs below `root`, and what can be named: environments, algorithms and presets."""
+    """The runs below `root`, and all names of environments, algorithms and presets."""
     heading = Text.assemble(("runs", "bold"), f" in {root}")
     if runs := lists["runs"]:
         console.print(heading, table([_run_line(run) for run in runs], left=1), sep="\n")
@@ -197,7 +196,7 @@ def print_check(console: PlainConsole, report: dict[str, Any]) -> None:
 
 
 def _policy_line(one: dict[str, Any], constraint: dict[str, Any] | None) -> Line:
-    """A policy that does not learn, under a constraint on one cost."""
+    """The line of a constant or random policy, under a constraint on one cost."""
     line: dict[str, Cell] = {
         "policy": one["policy"],
         "episodes": str(one["episodes"]),
@@ -219,8 +218,8 @@ LABELS = {"var": "VaR", "cvar": "CVaR", "cantelli": "Cantelli"}
 
 
 def print_frontier(console: Console, report: dict[str, Any]) -> None:
-    """The optima at the given epsilon, also under Cantelli's bound on the cost shaped with each
-    dead zone; the frontier over epsilon; the trained policies."""
+    """The optima at the given epsilon, including those under Cantelli's bound on the shaped cost
+    for each dead zone; the frontier over epsilon; the trained policies."""
     free, epsilon = report["unconstrained_return"], report["epsilon"]
     about = f"limit {report['limit']:g}, every number exact"
     console.print(title(f"best returns on {report['env']}", about))

@@ -1,1 +1,1 @@
-"""The paper's tables and figures: a short script each over the store of results."""
+"""The paper's tables and figures, each by a short script over the store of results."""

@@ -1,8 +1,7 @@
-"""The paper's anatomy of the conservatism (fig:anatomy): where seeds of the paper's update converge,
-and what they violate.
+"""The paper's anatomy of the conservatism (fig:anatomy): c_B and P of each seed of the paper's update.
 
-c_B / l^2 = (1/epsilon - 1) (sigma/l)^2 - (1 - mu/l)^2 of the cost itself, per seed, averaged over the
-second half of training, at the moments that the update saw. A seed with c_B > 0 is outside Cantelli's
+c_B / l^2 = (1/epsilon - 1) (sigma/l)^2 - (1 - mu/l)^2 of the unshaped cost, with the moments of
+each update, averaged over the second half of training. A seed with c_B > 0 is outside Cantelli's
 bound: only the slack of the inequality keeps its P below epsilon.
 """
 
@@ -15,9 +14,9 @@ from canary.studies import table
 from canary.studies.store import StoredStudy
 from canary.terminal.formatting import Line, Number
 
-SEEDS = 30  # of the paper
+SEEDS = 30  # in the paper
 INSIDE = {"EcoAnt": 0, "PointGoal2500": 0, "IcyLake": 22}
-"""How many of them the paper reports inside Cantelli's bound."""
+"""Number of seeds inside Cantelli's bound, as the paper reports."""
 COLOURS = {"EcoAnt": figures.BLUE, "PointGoal2500": figures.GREEN, "IcyLake": "#e08a2c"}
 ABOUT = (
     "c_B/ℓ² is Cantelli's constraint on the cost over the second half of training; inside means "
@@ -59,7 +58,7 @@ def _cells(row: Results) -> Line:
 
 
 def _figure(rows: list[Results]) -> Figure:
-    """All environments in one panel, as in the paper: a point per seed."""
+    """All environments in one panel, as in the paper, with a point per seed."""
     with figures.canvas(1, 1, (7.5, 4.0)) as (figure, grid):
         axes, ends = grid[0, 0], [-1.0, 1.0]
         for row in rows:

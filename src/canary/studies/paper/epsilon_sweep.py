@@ -1,4 +1,4 @@
-"""The paper's sweep over epsilon (fig:eps_sweep): training, the P that it settles at, and the time in
+"""The paper's sweep over epsilon (fig:eps_sweep): training curves, the converged P, and the time in
 which the violation rate falls from 0.3 to 0.1."""
 
 import math
@@ -20,7 +20,7 @@ ABOUT = (
     "seeds. In the figure the band is its ε/4 to ε/2, the dashed line its collapse."
 )
 CALIBRATION = 2, 4
-"""How many times below epsilon P settles in the paper."""
+"""The paper's range of epsilon / P after convergence."""
 COLLAPSE = 20_000
 """Steps of the collapse in the paper, at every epsilon."""
 
@@ -33,7 +33,7 @@ def view(study: StoredStudy) -> table.View:
 
 
 def _claims(rows: list[Results]) -> list[str]:
-    """Of calibration and collapse, for the paper's update."""
+    """The claims about calibration and collapse, for the paper's update."""
     low, high = CALIBRATION
     found = [(row.constraint.share, over_seeds(row.each("violation")).mean) for row in rows]
     ratios = [epsilon / p if p else math.inf for epsilon, p in found if p is not None]
@@ -68,7 +68,7 @@ def _cells(row: Results) -> Line:
 
 
 def _figure(rows: list[Results]) -> Figure:
-    """A panel of curves for each family of rows, one of where they end, and one of the collapse."""
+    """Panels: the curves of each family of rows, the converged P, and the time of the collapse."""
     families: dict[str, list[Results]] = {}
     for row in rows:
         families.setdefault(row.name.rpartition("-")[0], []).append(row)

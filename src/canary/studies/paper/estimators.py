@@ -1,8 +1,8 @@
-"""The noise of the algorithms' own constraint estimates on IcyLake: GAE with fitted critics, on a
+"""The noise of the algorithms' constraint estimates on IcyLake: GAE with fitted critics, for a
 fixed policy.
 
 The policy is a network that imitates a soft policy of the lake. It does not see the spent cost, so
-one network serves all limits. The algorithm's own update fits critics to it; the new policy is
+one network serves all limits. The algorithm's update fits critics to it; the updated policy is
 discarded. Then the constraint's value and gradient are computed on many batches, as in an update
 (eqs. taylor-c, taylor-b).
 """
@@ -53,16 +53,16 @@ FITTING, MEASURING = 30, 200  # batches
 HIDDEN = (64, 64)
 
 Estimate = tuple[Array, Array]
-"""The value of a constraint on a batch, and the weight of each step in its gradient, the mean of
-weight * grad log pi(a | x)."""
+"""Gives the value of a constraint on a batch, and the weight of each step in its gradient
+mean(weight * grad log pi(a | x))."""
 Measure = Callable[[Learner, Rollout, EpisodeWindow, Terms], Estimate]
 
 
 def estimator(constraint: str, dead_zone: float | None, lake: IcyLake) -> tuple[Algorithm, Measure]:
-    """The algorithm whose update fits the critics, and the constraint as it estimates it.
+    """The algorithm whose update fits the critics, and its estimate of the constraint.
 
-    `indicator` is CPO's, `cvar` CVaR-CPO's, `cantelli` that of the paper's Canary, on the shaped cost
-    if there is a dead zone, `whole` the same with lambda = 1, `priced` Canary's.
+    `indicator` is CPO's, `cvar` CVaR-CPO's, `cantelli` the paper's Canary's, on the shaped cost if
+    there is a dead zone, `whole` the same with lambda = 1, `priced` Canary's.
     """
     size = lake.observation_size + CostAccount.SIZE
     task = Task(input_size=size, action_space=lake.action_space, horizon=lake.horizon)
@@ -90,7 +90,7 @@ def estimator(constraint: str, dead_zone: float | None, lake: IcyLake) -> tuple[
 
 
 def _small(config: Any) -> Any:
-    """Networks, critics and batches of the `fast` preset; cost statistics of one batch alone."""
+    """Networks, critics and batches of the `fast` preset, with cost statistics of one batch."""
     estimation = replace(config.estimation, hidden=HIDDEN, window=1)
     critic = replace(config.critic, epochs=4, minibatches=8)
     return replace(config, estimation=estimation, critic=critic)
@@ -106,8 +106,7 @@ def _with_policy(learner: Learner, policy: CategoricalPolicy) -> Learner:
 def _on_shaped(
     estimate: Callable[[Batch, Terms], RiskEstimate], dead_zone: float
 ) -> Callable[[Batch, Terms], RiskEstimate]:
-    """A constraint on X = phi_d(C / limit), which is a cost too: a step pays phi(y') - phi(y), and
-    the limit is 1."""
+    """A constraint on X = phi_d(C / limit), as a cost with limit 1: a step costs phi(y') - phi(y)."""
 
     def of_shaped(batch: Batch, terms: Terms) -> RiskEstimate:
         rollout, window = batch.rollout, batch.window
@@ -126,10 +125,10 @@ def _on_shaped(
 def _of_trust_region(
     risk: RiskConstraint, learner: Learner, rollout: Rollout, window: EpisodeWindow, terms: Terms
 ) -> Estimate:
-    """As in an update of the trust region."""
+    """The estimate as in an update of the trust region."""
 
     def values(x: Array) -> Array:
-        scalar = critic_values(learner.critics.networks, x)[1:]  # the first is that of the reward
+        scalar = critic_values(learner.critics.networks, x)[1:]  # the first is the reward critic
         return jnp.concatenate([scalar, risk.model.predict(learner.extra, x)])
 
     nothing = jnp.zeros_like(rollout.reward)
@@ -150,7 +149,7 @@ def _of_price(
     config: CanaryConfig, horizon: int, learner: Learner, rollout: Rollout, window: EpisodeWindow,
     terms: Terms,
 ) -> Estimate:  # fmt: skip
-    """The bound on P(C > limit), less epsilon, and the weight w(x) A^c(x, a) of Canary's update."""
+    """The bound on P(C > limit) minus epsilon, and the weight w(x) A^c(x, a) of Canary's update."""
     networks, nothing = learner.critics.networks, jnp.zeros_like(rollout.reward)
     values, after = (critic_values(networks, x)[1:] for x in (rollout.inputs, rollout.next_inputs))
     batch = Batch(rollout, (nothing, nothing), values, after, window)
@@ -170,7 +169,7 @@ def _gradient(policy: CategoricalPolicy, rollout: Rollout, weight: Array) -> Arr
 def imitate(
     chance: Float[np.ndarray, "state action"], key: PRNGKeyArray, steps: int = 3000
 ) -> CategoricalPolicy:
-    """A network whose action probabilities are `chance`, by descent on the KL divergence."""
+    """A network fitted to the action probabilities `chance` by descent on the KL divergence."""
     states = len(chance)
     policy = make_policy(key, states, LAKE.action_space, HIDDEN)
     assert isinstance(policy, CategoricalPolicy)
@@ -193,7 +192,7 @@ def batches(
     constraint: str, dead_zone: float | None, lake: IcyLake = LAKE
 ) -> Callable[..., dict[str, np.ndarray]]:
     """A function of (policy, limit, epsilon, seed) that gives value, gradient and episodes of every
-    batch; one program serves all of them."""
+    batch, with one compiled program."""
     algorithm, measured = estimator(constraint, dead_zone, lake)
     length = LENGTH * lake.horizon // LAKE.horizon  # about as many episodes on a longer lake
 

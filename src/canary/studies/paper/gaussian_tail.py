@@ -1,9 +1,8 @@
-"""The paper's remark on Gaussian tails (rem:gaussian): what a Gaussian with the same two moments
-predicts.
+"""The paper's remark on Gaussian tails (rem:gaussian): the prediction of a Gaussian with the same
+two moments.
 
-Per seed of the paper's update, over the second half of training: z = (l - mu) / sigma of the episode
-costs, the Gaussian probability Phi(-z) of a violation, and by how many orders of magnitude it is too
-small.
+For each seed of the paper's update, over the second half of training: z = (l - mu) / sigma of the
+episode costs, the Gaussian probability Phi(-z) of a violation, and its error in orders of magnitude.
 """
 
 import math
@@ -21,16 +20,16 @@ ABOUT = (
     "seeds with a violation."
 )
 PUBLISHED = {"EcoAnt": (6.1, "1e-9", 6.3), "PointGoal2500": (5.0, "1e-7", 4.5)}
-"""z, the Gaussian's prediction and by how many orders it is short, as the paper reports them."""
+"""The paper's z, Gaussian prediction, and number of orders by which it is too small."""
 
 
 class GaussianTail(NamedTuple):
     deviations: float
     """z = (l - mu) / sigma; infinite if the cost does not vary."""
     predicted: float
-    """log10 of Phi(-z), which itself may be too small for a float."""
+    """log10 of Phi(-z), because Phi(-z) may be too small for a float."""
     short_by: float | None
-    """log10 of the true probability, less `predicted`; None without a violation."""
+    """log10 of the true probability minus `predicted`; None without a violation."""
 
 
 def gaussian_tail(mean: float, deviation: float, limit: float, violation: float) -> GaussianTail:

@@ -1,9 +1,9 @@
 """The paper's relative variance of constraint estimates against epsilon (fig:relative-variance).
 
-One policy of IcyLake; the limit moves, and epsilon is twice the violation probability there
-(ass:slack). `monte-carlo`: the theory's unbiased estimators, exact by dynamic programming. `gae`: the
-algorithms' own estimators with fitted critics (`estimators`); `priced` is Canary's. Parts named `-long`
-have another lake, in which episodes take three times as long.
+The policy of IcyLake is fixed. The limit varies, and epsilon is twice the violation probability at
+that limit (ass:slack). `monte-carlo`: the theory's unbiased estimators, exact by dynamic
+programming. `gae`: the algorithms' estimators with fitted critics (`estimators`); `priced` is
+Canary's. Parts named `-long` have another lake, with episodes three times as long.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ from canary.studies.table import View, verdict
 from canary.terminal.formatting import Cell, Line
 
 EPISODES = 100
-FLAT = -0.2  # no steeper exponent is flat
+FLAT = -0.2  # an exponent counts as flat if it is not smaller
 LIMIT, VIOLATION = 5.5, 0.01  # of the policy
 SEEDS = (2500, 2501, 2502)
 LIMITS = tuple(np.arange(2.5, 13))
@@ -47,7 +47,7 @@ Point = dict[str, Any]
 def missing(
     known: list[Point], seeds: tuple[int, ...], only: tuple[str, ...]
 ) -> list[tuple[str, Callable[[], list[Point]]]]:
-    """The points that are not known: their names, and how they are computed."""
+    """The missing points: their names, and functions that compute them."""
     import jax
 
     from canary.environments.icy_lake import IcyLake
@@ -55,7 +55,7 @@ def missing(
     from canary.studies.paper import estimators
     from canary.theory import scored_law, with_violation
 
-    lakes = {False: IcyLake(), True: IcyLake(map="8x8", horizon=400)}  # by whether it is long
+    lakes = {False: IcyLake(), True: IcyLake(map="8x8", horizon=400)}  # by is_long
     mdp, have = from_environment(lakes[False]), {name_of(point) for point in known}
     law = scored_law(mdp, with_violation(mdp, LIMIT, VIOLATION))
 
@@ -91,7 +91,7 @@ def _planned(
         is_one = constraint.endswith(LONG) or constraint == "whole"
         for limit, epsilon in ({LIMIT: 2 * VIOLATION} if is_one else epsilons).items():
             point = {"constraint": constraint, "limit": limit, "epsilon": epsilon}
-            if not is_one and constraint != "priced":  # which is made of critics
+            if not is_one and constraint != "priced":  # priced needs critics
                 yield point | {"estimator": "monte-carlo", "seed": None}
             if limit in GAE_LIMITS:
                 yield from (point | {"estimator": "gae", "seed": seed} for seed in seeds)
@@ -115,8 +115,7 @@ def measured(batches: dict[str, np.ndarray]) -> Point:
     """kappa^2 of an estimator from its values and gradients in many batches, in units of a batch of
     EPISODES; None if the noise hides the signal.
 
-    kappa^2 = Var / |mean|^2, where Var / batches is subtracted from |mean|^2: it is too large by
-    that on average.
+    kappa^2 = Var / |mean|^2, where |mean|^2 is reduced by its bias, Var / batches.
     """
     episodes = float(batches["episodes"].mean())
     found: Point = {"episodes": episodes}
@@ -142,7 +141,7 @@ ABOUT = (
 
 def view(study: StoredStudy) -> View:
     data = pl.DataFrame(sorted(study.points, key=name_of), infer_schema_length=None)
-    # Those of the paper first, then the shaped ones by their dead zone
+    # The paper's constraints first, then the shaped ones by dead zone
     names = sorted(data["constraint"].unique(), key=lambda name: (name.startswith("shaped"), name))
     drawn = [name for name in names if name != "whole" and not name.endswith(LONG)]
     about = "\n".join((ABOUT, *_claims(data)))
@@ -150,7 +149,7 @@ def view(study: StoredStudy) -> View:
 
 
 def _claims(data: pl.DataFrame) -> list[str]:
-    """Of the gradients, with fitted critics."""
+    """The claims about gradients with fitted critics."""
     fits = {
         name: exponent(data, "gae", name, "gradient") for name in ("indicator", "cvar", "cantelli")
     }

@@ -8,9 +8,9 @@ from canary.studies.store import StoredStudy
 from canary.studies.table import View
 from canary.terminal.formatting import Line, Number
 
-SEEDS = 30  # of a published row
+SEEDS = 30  # in a published row
 HALF_DIGIT = {"EcoAnt": 0.5, "PointGoal2500": 0.05, "IcyLake": 0.005}
-"""Half of the last digit that the paper prints of a return."""
+"""Half of the last printed digit of the paper's returns."""
 ABOUT = (
     f"{table.ABOUT}\nThe published rows are of {SEEDS} seeds. `outside`: which measures of a `paper` or "
     "`authors` row lie outside the published 95%\ninterval (mean ± 1.96 standard errors, and half of "

@@ -11,7 +11,7 @@ from canary.studies import table
 from canary.studies.store import StoredStudy
 from canary.terminal.formatting import Number
 
-FLOOR = 1e-3  # where the logarithmic axis ends
+FLOOR = 1e-3  # lower end of the logarithmic axis
 DASHES = {"fast": ":", "paper": "--", "authors": "-"}
 ABOUT = (
     "Lines are means over seeds, bands one standard deviation, in blocks of training; a rate "
@@ -37,7 +37,7 @@ def _cells(row: Results) -> dict:
 
 
 def _claims(study: StoredStudy) -> list[str]:
-    """Of P and jitter, where several methods are trained with the paper's update."""
+    """The claims about P and jitter, if several methods are trained with the paper's update."""
 
     def mean(row: Results, name: str) -> float:
         return over_seeds(row.each(name)).mean or 0.0

@@ -1,8 +1,8 @@
-"""How loose the paper's worst-case bounds are (th:worst-case-violation, cor:recovery): the bounds of
-every update beside what the update did.
+"""The looseness of the paper's worst-case bounds (th:worst-case-violation, cor:recovery): the
+bounds and the true effect of every update.
 
-Canary with the paper's equations on IcyLake, cost discount 0.99, and a policy that sees the tile
-alone: then the moments of the cost and the theorem's alpha are exact (`canary.exact.worst_case`).
+Canary trains with the paper's equations on IcyLake, cost discount 0.99. Its policy sees only the
+tile, so the moments of the cost and the theorem's alpha are exact (`canary.exact.worst_case`).
 Costs are in units of the limit.
 """
 
@@ -22,7 +22,7 @@ from canary.terminal.formatting import Line
 
 SEEDS = (4700,)
 UPDATES = 300
-PARTS = ()  # it is computed as a whole
+PARTS = ()  # all of it is computed together
 DISCOUNT = 0.99
 OVERRIDES = (
     f"algo.cost_discount={DISCOUNT}",
@@ -35,13 +35,13 @@ OVERRIDES = (
 def missing(
     known: list[dict[str, Any]], seeds: tuple[int, ...], only: tuple[str, ...]
 ) -> list[tuple[str, Callable[[], list[dict[str, Any]]]]]:
-    """The seeds that are not known, and how their updates are computed."""
+    """The missing seeds, and functions that compute their updates."""
     have = {one["seed"] for one in known}
     return [(f"seed {seed}", partial(updates_of, seed)) for seed in seeds if seed not in have]
 
 
 def updates_of(seed: int) -> list[dict[str, Any]]:
-    """Every accepted update of one seed: its bounds and what it did."""
+    """Bounds and true effect of every accepted update of one seed."""
     import jax
     import jax.numpy as jnp
     import numpy as np

@@ -1,6 +1,6 @@
-"""Whole episodes of a frozen policy: one per key, in parallel, each from a fresh reset to its end.
+"""Play whole episodes of a frozen policy in parallel, one per key, each from a reset to its end.
 
-The first episodes to end would be the short ones; one episode per key counts all alike.
+A sample of the first episodes to end would be biased towards short ones; one per key is not.
 """
 
 from collections.abc import Callable
@@ -33,8 +33,8 @@ def play_episodes(
     deterministic: bool = False,
     filmed: Int[Array, ""] | None = None,
 ) -> tuple[EpisodeEnds, Lane | None]:
-    """One episode per key, with sampled actions or, if `deterministic`, the most likely ones: their
-    ends, and the film of the episode with the index `filmed`, its states at times 0, ..., horizon.
+    """Play one episode per key, with sampled actions or, if `deterministic`, the most likely ones.
+    Returns their ends, and the states of the episode with index `filmed` at times 0, ..., horizon.
 
     An episode is not `valid` if the policy saw an observation that is not sane.
     """
@@ -46,7 +46,7 @@ def play_episodes(
         return advance(environment, account, lane, action, jax.random.fold_in(key, time))
 
     def move(lanes: Lane, time: jax.Array) -> Lane:
-        """Every lane that is not done, by one step."""
+        """One step of every lane that is not done."""
         seen = sane(lanes.environment.observation).all(-1)
         lanes = eqx.tree_at(lambda lane: lane.valid, lanes, lanes.valid & (seen | _done(lanes)))
         distribution = policy(lanes.inputs(account, statistics))
@@ -86,8 +86,8 @@ def _done(lanes: Lane) -> jax.Array:
 class CompiledPlayer:
     """`player(policy, statistics, keys)` plays one episode per key, compiled once for all limits.
 
-    With `filming`, the same program records an episode too: another one may round differently, and
-    chaos turns that into another episode.
+    With `filming`, the same program also records an episode: another program may round differently,
+    and chaos would make that another episode.
     """
 
     def __init__(
@@ -121,8 +121,8 @@ class CompiledPlayer:
         keys: Key[Array, "episode"],
         chosen: int,
     ) -> Any:
-        """Every state of the chosen episode of these keys, at times 0, ..., horizon; those after its
-        end mean nothing."""
+        """The states of the chosen episode of these keys at times 0, ..., horizon; states after its
+        end have no meaning."""
         with explain_failures(self._environment):
             found = self._run(self._limit, policy, statistics, keys, jnp.asarray(chosen))
             return jax.device_get(found[1])
@@ -135,8 +135,7 @@ def make_player(
     deterministic: bool = False,
     filming: bool = False,
 ) -> CompiledPlayer | HostPlayer:
-    """A player of frozen policies, whose results are numpy arrays; a Python loop for a host
-    environment."""
+    """A player of frozen policies with numpy results; for a host environment, a Python loop."""
     if isinstance(environment, GymnasiumEnvironment):
         return HostPlayer(environment, account, deterministic=deterministic)
     return CompiledPlayer(environment, account, deterministic=deterministic, filming=filming)
@@ -145,8 +144,8 @@ def make_player(
 def refuse_faulty(
     ends: EpisodeEnds, name: Callable[[int], str] = lambda index: "An episode"
 ) -> None:
-    """Raise a sentence about the first episode that did not end, or that has a number that is not
-    sane: NaN > limit is false, so it would pass for a safe one."""
+    """Raise if an episode did not end or has a number that is not sane: NaN > limit is false, so a
+    NaN cost would count as safe."""
     late = ~np.asarray(ends.ended)
     bad = {
         "a cost": ~sane(ends.cost.reshape(len(ends.ended), -1)).all(1),

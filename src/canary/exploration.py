@@ -1,9 +1,9 @@
-"""How widely an untrained continuous policy explores.
+"""The initial deviation of a continuous policy.
 
-Noise of deviation 1 in eight joints throws EcoAnt over within twenty steps, and a policy that starts
-there learns to fall. Elsewhere wide exploration learns faster. So a few untrained episodes are
-played with each of three deviations, from wide to narrow, until the next one earns no clearly higher
-return.
+Noise of deviation 1 in eight joints makes EcoAnt fall within twenty steps, and a policy that starts
+so learns to fall. Other environments learn faster with wide exploration. So a few untrained
+episodes are played with each of three deviations, from wide to narrow, until the next one has no
+clearly higher return.
 """
 
 import math
@@ -26,8 +26,7 @@ CLEARLY = 3.0  # standard errors
 
 
 def initial_std(config: RunConfig) -> float | None:
-    """The deviation that all seeds start with; None if the settings say it, or the actions are
-    discrete."""
+    """The initial deviation for all seeds; None if the settings give it or actions are discrete."""
     environment, estimation = config.environment, config.algorithm.estimation
     if estimation.initial_std is not None or not isinstance(environment.action_space, Continuous):
         return None
@@ -53,8 +52,8 @@ def initial_std(config: RunConfig) -> float | None:
 
 
 def with_initial_std(config: RunConfig, chosen: float | None) -> RunConfig:
-    """The configuration with the chosen deviation, if any, and the entropy bonus in proportion: it
-    would soon undo a narrow start."""
+    """The configuration with the chosen deviation, if any, and a proportional entropy bonus: the
+    full bonus would soon widen a narrow start."""
     algorithm = config.algorithm
     if chosen is None:
         return config

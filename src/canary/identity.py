@@ -1,10 +1,10 @@
-"""One digest of everything that determines how a policy behaves: the same in a run, a certificate,
-an export and an episode handle.
+"""One digest of everything that determines a policy's behaviour, for runs, certificates, exports
+and episode handles.
 
 Weights are not enough. The limit scales the spent cost that the policy sees, the normaliser and its
-clip scale the rest, critics estimate the risk, and a policy is certified for one environment with
-one handling of actions. So the digest covers all arrays (name, type, shape, bytes) and all facts
-(JSON, sorted keys), and two policies with the same digest act alike.
+clip scale the observation, critics estimate the risk, and a policy is certified for one environment
+with one handling of actions. So the digest covers all arrays (name, type, shape, bytes) and all
+facts (JSON, sorted keys). Two policies with the same digest act alike.
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ NORMALISER = {"clip": CLIP, "floor": FLOOR}
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-    """What a policy is: plain facts, and arrays by name."""
+    """A policy as plain facts and arrays by name."""
 
     facts: dict[str, Any]
     arrays: dict[str, np.ndarray]
@@ -48,9 +48,9 @@ class RiskCritics:
     """The critics that estimate a bound on P(C > limit | x) (`NumpyPolicy.risk`)."""
 
     networks: MLP
-    """V_X of the shaped cost to come, or V and V~ of the cost and its square; stacked."""
+    """V_X of the remaining shaped cost, or V and V~ of the cost and its square; stacked."""
     dead_zone: float | None
-    """Of the shaped cost; None for V and V~."""
+    """Dead zone of the shaped cost; None for V and V~."""
 
 
 def identify(
@@ -60,14 +60,14 @@ def identify(
     environment: Environment,
     critics: RiskCritics | None = None,
 ) -> Identity:
-    """All that determines the behaviour of a policy."""
+    """Everything that determines the behaviour of a policy."""
     arrays = named("policy", policy) | named("statistics", statistics)
     if critics is not None:
         arrays |= named("critics", critics.networks)
     space, interface = environment.action_space, getattr(environment, "policy_interface", None)
     if isinstance(space, Discrete):
         actions: dict[str, Any] = {"kind": "discrete", "count": space.count}
-    else:  # the environment clips after its own noise, if it has any
+    else:  # the environment clips, after noise if it has any
         clips = "environment" if interface is None else "interface"
         actions = {"kind": "continuous", "size": space.size, "low": -1.0, "high": 1.0}
         actions["clipped_by"] = clips
@@ -91,13 +91,13 @@ def identify(
         "spent_scale": SPENT_SCALE,
         "critics": critics and {"dead_zone": critics.dead_zone},
     }
-    if interface is not None:  # digests of all other policies stay what they were
+    if interface is not None:  # so that digests of other policies do not change
         facts["interface"] = interface
     return Identity(json.loads(json.dumps(facts, allow_nan=False)), arrays)
 
 
 def refuse_nonfinite(identity: Identity, seed: int | None = None) -> None:
-    """Refuse a policy with a weight or statistic that is not finite: it could do anything."""
+    """Refuse a policy with a weight or statistic that is not finite."""
     for name, array in identity.arrays.items():
         # A sum of squares over millions of observations may be large.
         good = np.isfinite(array) if name.startswith("statistics") else sane(array)
@@ -110,6 +110,6 @@ def refuse_nonfinite(identity: Identity, seed: int | None = None) -> None:
 
 
 def named(prefix: str, tree: PyTree) -> dict[str, np.ndarray]:
-    """The arrays of a tree by their place in it."""
+    """The arrays of a tree by their paths."""
     leaves = jax.tree_util.tree_leaves_with_path(tree)
     return {prefix + jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}

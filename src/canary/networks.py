@@ -1,4 +1,4 @@
-"""Policies and critics, tanh networks both, and the two action distributions, which are pytrees."""
+"""Policies and critics (tanh networks), and the two action distributions, which are pytrees."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from canary.environments.protocol import ActionSpace, Continuous, Discrete
 
-# Keeps the KL divergence and its curvature finite for a policy that stops exploring
+# Keeps the KL divergence and its curvature finite if a policy stops exploring
 LOG_STD_FLOOR = -5.0
 # Observations have deviations of about 1, and most episodes spend less than half of their limit
 SPENT_SCALE = 2.0
@@ -22,15 +22,15 @@ class MLP(eqx.Module):
     """Fully connected tanh network with a linear head; acts on the last axis of a batch of any
     shape.
 
-    It reads as many leading entries of its input as its first layer has rows. So a network built
-    without the last entries of x = (s, g, y) does not see the spent cost.
+    It reads as many leading entries of its input as its first layer has rows. So a smaller network
+    does not see the last entries of x = (s, g, y), such as the spent cost.
 
     With `budgets` = n the weights of the first layer depend on the last n inputs, the spent costs y
-    in limits: W(y) = W_0 + sum_i s clip(y_i, 0, 1) W_i with s = `SPENT_SCALE`. Without it a small network acts almost
-    alike whatever was spent.
+    in limits: W(y) = W_0 + sum_i s clip(y_i, 0, 1) W_i with s = `SPENT_SCALE`. Without this a small
+    network hardly reacts to the spent cost.
     """
 
-    # A stack of networks has one axis more.
+    # A stack of networks has an additional axis.
     weights: tuple[Float[Array, "*stack _ _"], ...]
     biases: tuple[Float[Array, "*stack _"], ...]
     budgets: int = eqx.field(static=True, default=0)
@@ -53,7 +53,7 @@ def make_mlp(
     ends = [
         sum(rows * columns for rows, columns in shapes[: index + 1]) for index in range(len(shapes))
     ]
-    # One draw for all layers: every call of the generator costs compile time.
+    # One draw for all layers: each call of the generator takes compile time.
     draws = jnp.split(jax.random.normal(key, (ends[-1],)), ends[:-1])
     weights = tuple(
         scale * orthogonal(draw.reshape(shape))
@@ -63,7 +63,7 @@ def make_mlp(
 
 
 def orthogonal(matrix: Float[Array, "rows columns"]) -> Float[Array, "rows columns"]:
-    """The nearest matrix with orthonormal rows (or columns, whichever are fewer).
+    """The nearest matrix with orthonormal rows, or columns if these are fewer.
 
     X <- 1.5 X - 0.5 X X' X moves every singular value to 1, without a LAPACK call, which takes
     seconds to compile and can deadlock threads.
@@ -94,7 +94,7 @@ class Categorical(eqx.Module):
 
     def log_prob(self, action: Int[Array, "*batch"]) -> Float[Array, "*batch"]:
         log_p = jax.nn.log_softmax(self.logits)
-        # A one-hot product instead of a gather: its gradient is a product too, not a slow scatter.
+        # A one-hot product, whose gradient is a product; that of a gather is a slow scatter.
         return (log_p * jax.nn.one_hot(action, log_p.shape[-1])).sum(-1)
 
     def entropy(self) -> Float[Array, "*batch"]:
@@ -102,8 +102,7 @@ class Categorical(eqx.Module):
         return -(jnp.exp(log_p) * log_p).sum(-1)
 
     def exploration(self) -> Float[Array, ""]:
-        """Share of the actions that are tried beside the first: (e^H - 1) / (n - 1), with H the
-        mean entropy."""
+        """(e^H - 1) / (n - 1), with H the mean entropy: 0 if deterministic, 1 if uniform."""
         others = max(self.logits.shape[-1] - 1, 1)
         return jnp.expm1(self.entropy().mean()) / others
 
@@ -137,8 +136,7 @@ class Gaussian(eqx.Module):
         return (self.log_std + 0.5 * jnp.log(2 * jnp.pi * jnp.e)).sum(-1)
 
     def exploration(self) -> Float[Array, ""]:
-        """Width e^(H/d) of the d actions as a share of [-1, 1], with H the mean entropy; wider than
-        that is more than 1."""
+        """Width e^(H/d) of the d actions relative to [-1, 1], with H the mean entropy."""
         return jnp.exp(self.entropy().mean() / self.mean.shape[-1]) / 2
 
     def kl_from(self, old: Any) -> Float[Array, "*batch"]:
@@ -159,7 +157,7 @@ class CategoricalPolicy(eqx.Module):
 
 
 class GaussianPolicy(eqx.Module):
-    """The standard deviation is one learnt vector, the same in every state."""
+    """A Gaussian policy whose standard deviation is a learnt vector, equal in all states."""
 
     network: MLP
     log_std: Float[Array, "action"]
@@ -175,7 +173,7 @@ Policy = CategoricalPolicy | GaussianPolicy
 
 
 def within_bounds(policy: Policy) -> Policy:
-    """The policy with log deviations lifted to the floor: below it they would have no gradient."""
+    """The policy with log deviations raised to the floor, below which they have no gradient."""
     if isinstance(policy, CategoricalPolicy):
         return policy
     return GaussianPolicy(policy.network, jnp.maximum(policy.log_std, LOG_STD_FLOOR))
@@ -189,8 +187,8 @@ def make_policy(
     initial_std: float | None = None,
     budgets: int = 0,
 ) -> Policy:
-    """A policy that starts almost uniform, or centred with deviation `initial_std` (default 1): its
-    head is scaled by 0.01."""
+    """A policy whose head is scaled by 0.01, so that it starts almost uniform, or centred with
+    deviation `initial_std` (default 1)."""
     match space:
         case Discrete(count):
             sizes = (input_size, *hidden, count)

@@ -19,23 +19,23 @@ from canary.numerics.costs import in_limits
 from canary.numerics.running_statistics import RunningStatistics, normalise
 from canary.types import EpisodeEnds, Rollout
 
-# Networks see at most this many limits of spent cost
+# Largest spent cost that networks see, in limits
 SPENT_CLIP = 10.0
 
 
 @dataclass(frozen=True)
 class CostAccount:
-    """How the cost of an episode is counted."""
+    """Limit, discount and clock, from which a policy's pace and spent-cost inputs follow."""
 
     limit: float | Float[Array, "..."] | Float[np.ndarray, "cost"]
-    """A run-time value while training; with several costs, one for each."""
+    """A run-time value in training; one for each of several costs."""
     cost_discount: float
     clock: int | None = None
     """The horizon, if networks see the clock t / horizon instead of g_t, which is constant at discount
     1."""
 
     SIZE = 2
-    """The `size` of an account of one cost."""
+    """The `size` for one cost."""
 
     @property
     def size(self) -> int:
@@ -44,7 +44,7 @@ class CostAccount:
         return 1 + np.size(self.limit)
 
     def pace(self, time: Any, discount: Any) -> Any:
-        """What networks see of the time: t / horizon, or g_t."""
+        """The networks' time input: t / horizon, or g_t."""
         return discount if self.clock is None else time / self.clock
 
 
@@ -63,13 +63,13 @@ class Lane(eqx.Module):
     def inputs(
         self, account: CostAccount, statistics: RunningStatistics | None
     ) -> Float[Array, "*env input"]:
-        """What the policy sees in this lane."""
+        """The policy's input in this lane."""
         pace = account.pace(self.environment.time, self.discount)
         return policy_inputs(self.environment.observation, self.spent, pace, account, statistics)
 
     @property
     def ends(self) -> EpisodeEnds:
-        """The episode of each lane, which counts where it ended."""
+        """The episodes of the lanes; they count only if they ended."""
         state = self.environment
         ended = state.terminated | state.truncated
         return EpisodeEnds(
@@ -78,7 +78,7 @@ class Lane(eqx.Module):
 
 
 def start_lane(environment: Environment, key: PRNGKeyArray) -> Lane:
-    """A freshly reset environment with nothing spent."""
+    """A lane after a reset, with spent cost 0."""
     zero = jnp.zeros(())
     state = environment.reset(key)
     spent = jnp.zeros(state.cost.shape)
@@ -88,8 +88,8 @@ def start_lane(environment: Environment, key: PRNGKeyArray) -> Lane:
 def start_lanes(environment: Environment, count: int, key: PRNGKeyArray, *, stagger: bool) -> Lane:
     """`count` lanes, started together or, if `stagger`, at random times of the episode clock.
 
-    Environments of a fixed horizon that start together always end together, and each batch then
-    sees one phase of the episode only. A staggered first episode is marked invalid.
+    Episodes of fixed length that start together end together, so each batch would contain only one
+    phase of the episode. A staggered first episode is marked invalid.
     """
     key_reset, key_time = jax.random.split(key)
     lanes = jax.vmap(lambda k: start_lane(environment, k))(jax.random.split(key_reset, count))
@@ -141,7 +141,7 @@ def collect(
     key: PRNGKeyArray,
     length: int,
 ) -> tuple[Lane, Rollout, Float[Array, "time env obs"]]:
-    """Play `length` steps in every lane, and reset finished ones. Also returns the raw
+    """Play `length` steps in every lane, with resets of finished ones. Also returns the raw
     observations."""
     count = lanes.spent.shape[0]
 
@@ -155,7 +155,7 @@ def collect(
         step = transition(account, statistics, lanes, inputs, action, moved)
         done = step.episodes.ended
 
-        # A reset may cost more than a step, and is seldom needed.
+        # A reset may take longer than a step and is rarely needed.
         following = jax.lax.cond(
             done.any(), lambda: restart(environment, moved, done, key_reset), lambda: moved
         )
@@ -175,7 +175,7 @@ def transition(
 ) -> Rollout:
     """The record of a step of every lane, or of many steps along a first axis.
 
-    `inputs` are what the policy saw in the lanes `before` the step; `after` is before any reset.
+    `inputs` are the policy's inputs in the lanes `before` the step; `after` is before any reset.
     """
     state = after.environment
     return Rollout(
@@ -196,7 +196,7 @@ def transition(
 def restart(
     environment: Environment, lanes: Lane, done: Bool[Array, "env"], key: PRNGKeyArray
 ) -> Lane:
-    """Fresh lanes where the episodes are done."""
+    """Lanes in which finished episodes are replaced by fresh ones."""
     keys = jax.random.split(key, len(done))
     fresh = jax.vmap(lambda k: start_lane(environment, k))(keys)
     return select(done, fresh, lanes)

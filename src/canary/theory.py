@@ -12,9 +12,9 @@ kappa^2[m] = Var[m^] / |m|^2 of the mean over N independent episodes is
     value      Var[x] / (N J_C^2)                                = r^2 (R_x / (q N) - 1/N)     (lem:value)
     gradient   (E[|s x|^2] - |E[s x]|^2) / (N |E[s x]|^2)        =      R_g / (q N) - 1/N      (lem:grad)
 
-with q the probability of the active event E, R_x = E[x^2 | E] / E[x | E]^2, R_g the same for s x, and
-r = |E[x]| / |J_C|. Cantelli's constraint has the true mean mu here; an algorithm uses the sample mean,
-which adds a bias of order 1/N.
+with q the probability of the active event E, R_x = E[x^2 | E] / E[x | E]^2, R_g likewise for s x,
+and r = |E[x]| / |J_C|. Cantelli's constraint has the true mean mu here; an algorithm uses the
+sample mean, which adds a bias of order 1/N.
 """
 
 from dataclasses import dataclass, field
@@ -49,7 +49,7 @@ def from_trajectories(
     score: Float[np.ndarray, "episode parameter"],
     probability: Float[np.ndarray, "episode"] | None = None,
 ) -> ScoredLaw:
-    """The law of listed episodes with their probabilities; without them, equal ones."""
+    """The law of listed episodes with the given probabilities, or with equal ones."""
     order = np.argsort(cost, kind="stable")
     weight = np.full(len(cost), 1 / len(cost)) if probability is None else probability
     weight, score = weight[order], score[order]
@@ -60,11 +60,11 @@ def from_trajectories(
 def scored_law(mdp: FiniteMDP, policy: Policy) -> ScoredLaw:
     """The exact law under a policy with parameters theta[state, action], added to its logits.
 
-    In state s the score of action a is e_a - pi(. | s, spent) in the block of s. The policy may be
-    any that `cost_law` takes.
+    In state s the score of action a is e_a - pi(. | s, spent) in the block of s. The policy has any
+    form that `cost_law` accepts.
     """
     table = np.asarray(tabulate(mdp, policy))
-    if table.ndim == 3:  # a deterministic policy: its scores are 0
+    if table.ndim == 3:  # a deterministic policy, with scores 0
         table = np.eye(mdp.actions)[table]
     size = mdp.states * mdp.actions
     ended = np.zeros((len(mdp.support), 2 + size))  # columns: probability, square, score
@@ -112,7 +112,7 @@ def soft_policy(mdp: FiniteMDP, price: float) -> Float[np.ndarray, "state action
 def with_violation(
     mdp: FiniteMDP, limit: float, violation: float
 ) -> Float[np.ndarray, "state action"]:
-    """The soft policy with P(C > limit) = violation, to a relative error of 1e-6."""
+    """The soft policy with P(C > limit) = violation, within a relative error of 1e-6."""
 
     def excess(price: float) -> float:
         return cost_law(mdp, soft_policy(mdp, price)).violation(limit) - violation
@@ -132,7 +132,7 @@ def with_violation(
 
 @dataclass(frozen=True, eq=False)
 class SampledConstraint:
-    """A constraint value as the mean of a statistic of episodes plus a constant (eq:jc-decomp).
+    """A constraint value as the mean of an episode statistic plus a constant (eq:jc-decomp).
 
     With c_1 = 2 (l - mu / epsilon) and c_2 = 1/epsilon - 1:
 
@@ -148,9 +148,9 @@ class SampledConstraint:
 
     law: ScoredLaw = field(repr=False)
     statistic: Float[np.ndarray, "spent"] = field(repr=False)
-    """x on every cost of the law."""
+    """x for every cost of the law."""
     active: Bool[np.ndarray, "spent"] = field(repr=False)
-    """The costs of active episodes; x is 0 on all others."""
+    """The costs of active episodes; x is 0 for all others."""
     offset: float
 
     @property
@@ -160,17 +160,17 @@ class SampledConstraint:
 
     @property
     def active_probability(self) -> float:
-        """q, the share of episodes that are active."""
+        """q, the share of active episodes."""
         return float(self.law.probabilities[self.active].sum())
 
     def noise_of_value(self, episodes: int) -> float:
-        """kappa^2 of the value; infinite where J_C = 0."""
+        """kappa^2 of the value; infinite if J_C = 0."""
         x = self.statistic
         variance = self.law.expectation((x - self.law.expectation(x)) ** 2)
         return variance / (episodes * self.value**2) if self.value else np.inf
 
     def noise_of_gradient(self, episodes: int) -> float:
-        """kappa^2 of the gradient; NaN where there is none."""
+        """kappa^2 of the gradient; NaN if there is no gradient."""
         gradient = self.law.gradient(self.statistic)
         signal, square = float(gradient @ gradient), float(self.statistic**2 @ self.law.square)
         return (square / signal - 1) / episodes if signal else np.nan

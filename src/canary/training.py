@@ -1,8 +1,8 @@
 """One training iteration as a pure function, and a chunk of them.
 
-The key of seed i is fold_in(key(0), i) and that of iteration k is fold_in(key of the seed, k). So the
-numbers of a seed depend neither on other seeds, nor on how iterations are grouped into chunks, nor
-on where a run was stopped and resumed.
+The key of seed i is fold_in(key(0), i), and the key of iteration k is fold_in(key of the seed, k).
+So the numbers of a seed do not depend on other seeds, on the grouping of iterations into chunks, or
+on stops and resumes.
 """
 
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ from canary.numerics.running_statistics import RunningStatistics, initial_statis
 from canary.rollout import CostAccount, collect, start_lanes
 from canary.types import EpisodeEnds, Metrics, Rollout, Terms
 
-FAULT = "fault"  # the metric that locates a non-finite number; the runner reads it and drops it
+FAULT = "fault"  # the metric that locates a non-finite number; the runner removes it
 FAULT_KINDS = ("action", "cost", "reward", "observation")
-RING = 512  # recent episodes kept for cost statistics, or one batch of steps if that is more
+RING = 512  # recent episodes for cost statistics, or one batch of steps if that is more
 
 
 @dataclass(frozen=True)
 class Trainer:
-    """What stays constant while a run trains."""
+    """The constants of a training."""
 
     environment: Environment
     algorithm: Algorithm
@@ -44,11 +44,11 @@ class Trainer:
 
 
 class TrainingState(eqx.Module):
-    """The state of one seed. Of several seeds, the first axis of every array goes over them."""
+    """The state of one seed. For several seeds, every array has a first axis of seeds."""
 
     learner: Learner
     lanes: Any
-    """A `Lane`; of a host environment, `HostLanes`."""
+    """A `Lane`, or `HostLanes` for a host environment."""
     statistics: RunningStatistics | None
     window: EpisodeWindow
     terms: Terms
@@ -90,19 +90,19 @@ def fresh_state(
 
 
 def batch_keys(state: TrainingState) -> Key[Array, "2"]:
-    """The keys of the next rollout and of the update by it."""
+    """The keys of the next rollout and of its update."""
     return jax.random.split(jax.random.fold_in(state.key, state.terms.iteration))
 
 
 Batch = tuple[Any, Rollout, Float[Array, "time env obs"]]
-"""The lanes where it ended, the steps, and the observations that the policy saw."""
+"""The final lanes, the steps, and the observations of the policy."""
 
 
 def train_iteration(
     trainer: Trainer, state: TrainingState, batch: Batch | None = None
 ) -> tuple[TrainingState, tuple[Metrics, EpisodeEnds]]:
     """Collect a batch with the current policy, record its episodes, improve the learner (paper
-    Algorithm 1). A `batch` that was played on the host is given."""
+    Algorithm 1). For a host environment the `batch` is given."""
     key_rollout, key_update = batch_keys(state)
     account = trainer.account(state.terms.limit)
     lanes, rollout, observations = batch or collect(
@@ -121,8 +121,8 @@ def train_iteration(
 
 
 def first_fault(rollout: Rollout, observations: Float[Array, "time env obs"]) -> Float[Array, ""]:
-    """Where a batch has its first non-finite number: 1 + (step x lanes + lane) x kinds + kind; 0 if
-    nowhere."""
+    """The place of a batch's first non-finite number: 1 + (step x lanes + lane) x kinds + kind; 0
+    if there is none."""
 
     def bad(array: Array) -> Bool[Array, "time env"]:
         entries = ~jnp.isfinite(array.astype(jnp.float32))
@@ -140,12 +140,12 @@ def train_whole(
 ) -> tuple[TrainingState, Metrics]:
     """A whole training as one function; metrics are stacked over the updates.
 
-    Beside the algorithm's own metrics there are the number of episodes that ended in each update,
-    and their mean return, mean cost and violation rate (NaN if none ended).
+    Besides the algorithm's metrics there are the number of episodes that ended in each update, and
+    their mean return, mean cost and violation rate (NaN if none ended).
     """
 
     def over_episodes(column: Array, counts: Bool[Array, "time env"]) -> Array:
-        """The mean; with several costs one for each."""
+        """The mean, or one mean for each of several costs."""
         which = counts.reshape(counts.shape + (1,) * (column.ndim - counts.ndim))
         return jnp.mean(column, (0, 1), where=which)
 
@@ -174,7 +174,7 @@ def train_chunk(
     # Traced once, for the shapes of its records and for the loop.
     iterate = jax.jit(partial(train_iteration, trainer), inline=True)
     _, record = jax.eval_shape(iterate, state)
-    # XLA treats arrays of a few places specially, and may round what goes there differently.
+    # XLA treats short arrays specially and may round their entries differently.
     places = max(size, 8)
     records = jax.tree.map(lambda leaf: jnp.zeros((places, *leaf.shape), leaf.dtype), record)
 

@@ -40,7 +40,7 @@ class Batch:
     """Recent episodes."""
 
     def by_cost(self) -> "list[Batch]":
-        """The batch as each cost sees it."""
+        """A batch for each cost."""
         pairs = zip(self.rollout.by_cost(), self.window.by_cost(), strict=True)
         return [replace(self, rollout=rollout, window=window) for rollout, window in pairs]
 

@@ -1,7 +1,7 @@
-"""The environments by name, and the adapters to those of other people.
+"""The environments by name, and the adapters to those of other packages.
 
 A new environment is a file with a frozen dataclass, whose fields are its settings, and a line here.
-Its module is imported when it is first used.
+Its module is imported at its first use.
 """
 
 import importlib

@@ -1,16 +1,15 @@
-"""EcoAnt: run forward on four legs, spending little energy; noise makes the energy of an episode
+"""EcoAnt: run forward on four legs and spend little energy. Noise makes the energy of an episode
 random.
 
 The paper describes it in a sentence (section "Experiments"): maximise forward velocity, cost c_t =
-0.5 ||a_t||^2. The rest is the authors' public EcoAnt, the Ant of Brax with a battery:
+0.5 ||a_t||^2. The rest follows the authors' public EcoAnt, the Ant of Brax with a battery:
 
     a = clip(action + noise_scale * N(0, I), -1, 1)           the executed action
     cost   = 0.5 ||a||^2
     reward = (x' - x) / dt + healthy_bonus - control_cost * cost
     end:     torso below 0.2 m or above 1 m, or battery = battery_limit - sum of costs <= 0
 
-What the paper leaves open is a setting here; `docs/environments/eco_ant.md` says which variant is
-which.
+Details that the paper leaves open are settings; `docs/environments/eco_ant.md` lists the variants.
 """
 
 from dataclasses import dataclass
@@ -45,7 +44,7 @@ INITIAL_POSITION = np.array([0, 0, 0.55, 1, 0, 0, 0, 0, 1, 0, -1, 0, -1, 0, 1])
 
 
 class AntState(eqx.Module):
-    """The body, and the energy that is left."""
+    """The body and the remaining energy."""
 
     physics: PhysicsState
     battery: Float[Array, "*env"]
@@ -53,7 +52,7 @@ class AntState(eqx.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class EcoAnt:
-    """An ant that is paid for forward velocity and charged for effort."""
+    """An ant with a reward for forward velocity and a cost for effort."""
 
     engine: EngineName = "auto"
     """Physics: "native" (C MuJoCo), "mjx" (JAX), or "auto": native on a CPU and mjx elsewhere."""
@@ -62,19 +61,19 @@ class EcoAnt:
     frame_skip: Count = 5
     """Time steps of 0.01 s per step of the environment."""
     noise_scale: Amount = 0.1
-    """Standard deviation of the noise that is added to each component of an action."""
+    """Standard deviation of the noise added to each component of an action."""
     healthy_bonus: Amount = 1.0
     """Reward per step for being alive; 0 leaves forward velocity only."""
     control_cost: Amount = 1.0
-    """How much of the cost is also taken off the reward; 0 leaves it to the constraint alone."""
+    """Multiple of the cost that is subtracted from the reward; 0: only the constraint uses it."""
     battery: bool = True
-    """Whether the observation ends with the fraction of the battery that is left."""
+    """Whether the observation ends with the remaining fraction of the battery."""
     battery_limit: Positive = 500.0
     """Energy of a full battery, in units of the cost."""
     terminate_when_empty: bool = True
     """Whether an empty battery ends the episode."""
     terminate_when_unhealthy: bool = True
-    """Whether a torso below 0.2 m or above 1 m ends the episode; if not, it forgoes the healthy
+    """Whether a torso below 0.2 m or above 1 m ends the episode; if not, it only loses the healthy
     bonus."""
     reset_noise: Amount = 0.1
     """Half-width of the uniform noise on initial positions, and deviation of the initial
@@ -104,20 +103,20 @@ class EcoAnt:
 
     @property
     def physics(self) -> Engine:
-        """The model and what steps it."""
+        """The model with its physics engine."""
         return _engine(resolve(self.engine), self.frame_skip)
 
     @property
     def model(self) -> Any:
-        """The `mujoco.MjModel`, for drawing the ant and for measuring it."""
+        """The `mujoco.MjModel`, for drawings and measurements."""
         return self.physics.model
 
     def reset(self, key: PRNGKeyArray) -> EnvironmentState:
-        """A noisy stance; nothing is simulated."""
+        """A noisy stance, without simulation."""
         key_position, key_velocity = jax.random.split(key)
         scale = self.reset_noise
         noise = jax.random.uniform(key_position, (15,), minval=-scale, maxval=scale)
-        # A copy in the right precision: JAX may remember a shared constant as it was first rounded.
+        # A copy in the right precision: JAX may cache a shared constant in another precision.
         position = jnp.asarray(INITIAL_POSITION.astype(noise.dtype)) + noise
         quaternion = position[3:POSE] / jnp.linalg.norm(position[3:POSE])
         qpos = position.at[3:POSE].set(quaternion)
@@ -129,7 +128,7 @@ class EcoAnt:
     def step(
         self, state: EnvironmentState, action: Float[Array, "action"], key: PRNGKeyArray
     ) -> EnvironmentState:
-        """One step of 0.05 s; the key is consumed by the noise on the action."""
+        """One step of 0.05 s; the key draws the noise on the action."""
         before: AntState = state.inner
         executed, missing = self._execute(action, key)
         physics = self.physics.step(before.physics, executed)
@@ -181,5 +180,5 @@ class EcoAnt:
 
 @lru_cache(maxsize=8)
 def _engine(name: EngineName, frame_skip: int) -> Engine:
-    """All EcoAnts of one engine and frame skip share its model, threads and compiled programs."""
+    """The engine that all EcoAnts with these settings share: model, threads and compiled programs."""
     return make_engine(name, load_model("eco_ant.xml"), frame_skip)

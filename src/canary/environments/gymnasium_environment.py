@@ -1,10 +1,9 @@
-"""Gymnasium environments. They live outside JAX, and a Python loop steps them
-(`canary.host_loop`).
+"""Gymnasium environments, which a Python loop steps outside JAX (`canary.host_loop`).
 
     environment = from_gymnasium("Pendulum-v1", cost=speeding)
 
-The state of an episode is the seed of its reset and the actions since, so a checkpoint of the state
-is a checkpoint of the episode; live environments are a cache of it (`canary.host.episodes`).
+The state of an episode is the seed of its reset and the actions since, which checkpoints store.
+Live environments are a cache of this state (`canary.host.episodes`).
 """
 
 import json
@@ -32,7 +31,7 @@ def draw_identities(keys: Key[Array, "*batch"]) -> UInt32[Array, "*batch 2"]:
 
 
 def states_of(table: Float[Array, "*batch column"]) -> EnvironmentState:
-    """The states that a table of `Episodes` describes."""
+    """The states in a table of `Episodes`."""
     return EnvironmentState(
         inner=None,
         observation=table[..., :REWARD],
@@ -68,7 +67,7 @@ class GymnasiumEnvironment:
         self.sizes = self.observation_size, self.horizon, size
 
     def episodes(self, lanes: int) -> Episodes:
-        """So many environments, live as long as something refers to them."""
+        """`lanes` live environments, which close when they are garbage-collected."""
         return Episodes(self.recipe, lanes, self.sizes)
 
     def reset(self, key: Any) -> NoReturn:
@@ -122,10 +121,10 @@ def from_gymnasium(
     """A Gymnasium environment for training, evaluation and certification.
 
     `make` is an id such as "Pendulum-v1", a name such as "my_package.shop:make", or a function that
-    makes one environment; `arguments` go to it. The cost of a step is `cost(observation, action,
-    next_observation, info)`; or "info:KEY", which is info[KEY]; or "safety-gymnasium", whose step
-    returns it third of six values. `horizon` cuts episodes off; without it the environment's own
-    limit counts.
+    makes one environment; `arguments` are passed to it. The cost of a step is `cost(observation,
+    action, next_observation, info)`; or "info:KEY", which is info[KEY]; or "safety-gymnasium",
+    whose step returns it as the third of six values. `horizon` cuts episodes off; the default is
+    the environment's own limit.
     """
     if isinstance(make, str):
         make = make.removeprefix(GYMNASIUM)

@@ -1,9 +1,9 @@
 """A Python function that compiled programs call by name, so that JAX can cache the programs.
 
-JAX does not cache a program with `jax.pure_callback`, which holds the address of a Python object.
-`jax.ffi` calls a C function by its registered name; here a ctypes callback. The structures are those
-of XLA's public header `xla/ffi/api/c_api.h` (in `jax.ffi.include_dir()`), version 0.1, which later
-versions only extend.
+JAX does not cache programs with `jax.pure_callback`, which contain the address of a Python object.
+`jax.ffi` calls a C function, here a ctypes callback, by its registered name. The structures are
+those of XLA's public header `xla/ffi/api/c_api.h` (in `jax.ffi.include_dir()`), version 0.1, which
+later versions only extend.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array
 
 VERSION = 0, 1
-METADATA = 1  # the type of the extension by which XLA asks for the version of a handler
+METADATA = 1  # type of the extension with which XLA asks for the version of a handler
 INTERNAL = 13  # error code
 DTYPES = {11: np.dtype(np.float32), 12: np.dtype(np.float64)}
 HEAD = ("struct_size", c_size_t), ("extension_start", c_void_p)
@@ -70,12 +70,12 @@ Handler = CFUNCTYPE(c_void_p, POINTER(CallFrame))
 
 
 class HostFunction:
-    """A function from a batch of rows to a batch of rows; it must not keep its argument. A nested
-    `vmap` becomes one call. An exception becomes the error of the whole program."""
+    """A function from a batch of rows to a batch of rows, which must not keep its argument. Nested
+    `vmap`s become one call. An exception becomes an error of the program."""
 
     def __init__(self, name: str, function: Callable[[np.ndarray], np.ndarray]):
         self._name, self._function = name, function
-        self._handler = Handler(self._handle)  # XLA has its address only, so it is kept here
+        self._handler = Handler(self._handle)  # keeps it alive: XLA has only its address
         jax.ffi.register_ffi_target(
             name, jax.ffi.pycapsule(self._handler), platform="cpu", api_version=1
         )
@@ -93,7 +93,7 @@ class HostFunction:
                 _array(each.all[0].contents) for each in (frame.arguments, frame.results)
             )
             result[...] = self._function(rows)
-        except BaseException as error:  # no Python frame is above this one
+        except BaseException as error:  # there is no Python frame above this one
             message = f"{type(error).__name__}: {error}".encode()
             given = ErrorArguments(ctypes.sizeof(ErrorArguments), None, message, INTERNAL)
             return frame.api.contents.create_error(ctypes.byref(given))
@@ -109,7 +109,7 @@ def _array(buffer: Buffer) -> np.ndarray:
 
 
 def _answer_version(address: int) -> bool:
-    """Answer if XLA only asks for the version that this handler was written for."""
+    """Whether XLA asked only for the handler's version, which is then answered."""
     extension = MetadataExtension.from_address(address)
     if extension.type != METADATA:
         return False

@@ -1,13 +1,13 @@
 """IcyLake: cross a frozen lake to the goal; every step that ends on ice costs 1.
 
-The paper describes it in one sentence (section "Experiments"). The dynamics are Gymnasium's
-FrozenLake-v1 with one difference: ice does not end the episode, it costs.
+The paper describes it in one sentence (section "Experiments"). The dynamics are those of
+Gymnasium's FrozenLake-v1, except that ice has a cost and does not end the episode.
 
     next = move(position, direction),   direction = action      with probability 1 - 2 slip
                                                     action -+ 1  with probability slip each
-    reward = 1{next is a goal}          cost = 1{next is ice}   (also on bumping into the border there)
+    reward = 1{next is a goal}          cost = 1{next is ice}   (also if the border stops a move there)
 
-The paper fixes neither slip nor horizon; `docs/environments/icy_lake.md` holds the evidence for 1/3
+The paper states neither slip nor horizon; `docs/environments/icy_lake.md` has the evidence for 1/3
 and 100.
 """
 
@@ -30,7 +30,7 @@ STANDARD_MAPS = {
     "8x8": "SFFFFFFF/FFFFFFFF/FFFHFFFF/FFFFFHFF/FFFHFFFF/FHHFFFHF/FHFFHFHF/FFFHFFFG",
 }
 
-# Row and column change of left, down, right, up. Neighbours in this cyclic order are perpendicular.
+# Change of row and column for left, down, right, up: neighbours in this cycle are perpendicular.
 MOVES = np.array([[0, -1], [1, 0], [0, 1], [-1, 0]])
 
 
@@ -43,7 +43,7 @@ class IcyLake:
     """"4x4", "8x8" (Gymnasium's maps) or your own rows joined by "/", for example
     "SFFF/FHFH/FFFH/HFFG"."""
     slip: Annotated[float, Range(0, 0.5)] = 1 / 3
-    """Probability of sliding to each perpendicular side; the intended direction has 1 - 2 slip."""
+    """Probability of a slide to each perpendicular side; the intended direction has 1 - 2 slip."""
     horizon: Count = 100
     """Episodes are truncated after this many steps."""
 
@@ -84,7 +84,7 @@ class IcyLake:
         return False
 
     def reset(self, key: PRNGKeyArray) -> EnvironmentState:
-        """Always the start tile; the key is not used."""
+        """The start tile; the key is not used."""
         del key
         position = jnp.asarray(self.start, jnp.int32)
         return first_state(position, self._observe(position))
@@ -92,7 +92,7 @@ class IcyLake:
     def step(
         self, state: EnvironmentState, action: Int[Array, ""], key: PRNGKeyArray
     ) -> EnvironmentState:
-        """One move; the key is consumed by the slip."""
+        """One move; the key draws the slip."""
         if jnp.shape(action) != ():
             raise CanaryError(
                 f"An action of IcyLake is one number; this one has the shape {jnp.shape(action)}."
@@ -115,12 +115,12 @@ class IcyLake:
     def _observe(self, position: Int[Array, ""]) -> Float[Array, "obs"]:
         return jax.nn.one_hot(position, self.observation_size, dtype=jnp.float32)
 
-    # The lake as tables, which `step` and `canary.exact` share. Tiles go row by row.
+    # The lake as tables, which `step` and `canary.exact` share. Tiles are in row order.
 
     @cached_property
     def successors(self) -> Int[np.ndarray, "state action 3"]:
-        """Where directions action - 1, action, action + 1 lead; moves over the border stay, goals
-        hold."""
+        """Next tiles for the directions action - 1, action, action + 1; moves over the border and
+        moves from a goal stay."""
         height, width = self._tiles.shape
         row, column = np.divmod(np.arange(height * width), width)
         next_row = np.clip(row[:, None] + MOVES[:, 0], 0, height - 1)
@@ -135,7 +135,7 @@ class IcyLake:
         return np.array([self.slip, 1 - 2 * self.slip, self.slip])
 
     def finite_tables(self) -> FiniteTables:
-        """From the arrays that `step` uses, so simulation and exact results agree."""
+        """Tables from the arrays of `step`, so that simulation and exact results agree."""
         states, actions, _ = self.successors.shape
         transition = np.zeros((states, actions, states))
         state, action = np.indices((states, actions))

@@ -1,7 +1,7 @@
-"""JAX environments of other packages, inside the compiled program: gymnax, and those with Brax's
-state (Brax, MuJoCo Playground, CRAX).
+"""JAX environments of other packages, in the compiled program: gymnax, and those with Brax's state
+(Brax, MuJoCo Playground, CRAX).
 
-Canary cuts episodes at its horizon and resets by itself, so pass bare environments, without the
+Canary cuts episodes off at its horizon and resets them, so pass bare environments, without the
 package's episode and auto-reset wrappers.
 """
 
@@ -32,7 +32,7 @@ from canary.host.references import describe, label_of, name_of
 from canary.values import Count, convert
 
 METRICS = "metrics:"
-EPISODE_LENGTH = 1000  # steps; what the trainers of Brax and its relatives use
+EPISODE_LENGTH = 1000  # steps, as in the trainers of Brax and its relatives
 NEVER = 2**30  # steps
 BRAX_MAKERS = {
     "brax": ("brax.envs", "get_environment"),
@@ -53,14 +53,14 @@ class Adapted:
     action_space: ActionSpace
     normalise_observation: bool
     again: Callable[..., "Adapted"]
-    """Makes the environment with other arguments."""
+    """A function that makes the environment with other arguments."""
     start: Callable[[PRNGKeyArray], tuple[Any, Array]]
-    """The package's state after a reset, and the observation as a vector."""
+    """A reset: the package's state, and the observation as a vector."""
     move: Callable[[Any, Array, PRNGKeyArray], tuple[Any, ...]]
-    """A step with the package's action: its state, the observation, reward, terminated, truncated by
-    the package, and what the cost is read from."""
+    """A step with the package's action: its state, observation, reward, terminated, truncated by
+    the package, and the data from which the cost is read."""
     act: Callable[[Array], Array]
-    """The package's action for one of ours."""
+    """Converts one of our actions to the package's."""
     read_cost: Cost
 
     def __post_init__(self):
@@ -85,7 +85,7 @@ class Adapted:
         return jax.eval_shape(play, jax.random.key(0))
 
     def _typed(self, inner: Any) -> Any:
-        """The state with the types of those after a step: packages return Python numbers too."""
+        """The state with the types of a state after a step: packages also return Python numbers."""
         return jax.tree.map(lambda one, to: jnp.asarray(one, to.dtype), inner, self._template)
 
     def reset(self, key: PRNGKeyArray) -> EnvironmentState:
@@ -129,8 +129,8 @@ def from_gymnax(
     """A gymnax environment for training.
 
     `make` is an id such as "CartPole-v1" or an environment of gymnax. The cost of a step is
-    `cost(observation, action, next_observation, info)` in jax.numpy, or "info:KEY". `changes` are
-    parameters of the environment (EnvParams) to set; `horizon` cuts episodes off, by default after
+    `cost(observation, action, next_observation, info)` in jax.numpy, or "info:KEY". `changes` set
+    parameters of the environment (EnvParams). `horizon` cuts episodes off; the default is
     max_steps_in_episode.
     """
     if isinstance(make, str):
@@ -167,7 +167,7 @@ def from_gymnax(
     def move(inner: Any, action: Array, key: PRNGKeyArray) -> tuple[Any, ...]:
         seen, after, reward, done, info = environment.step_env(key, inner, action, params)
         terminated = done
-        # From 1.0 on, `done` means terminated; before, it includes the time limit.
+        # In version 1.0 and later, `done` means terminated; earlier it includes the time limit.
         if not hasattr(environment, "is_truncated"):
             endless = params.replace(max_steps_in_episode=NEVER)
             terminated = environment.is_terminal(after, endless)
@@ -181,7 +181,7 @@ def from_gymnax(
 
 
 def _gymnax_actions(space: Any, name: str) -> tuple[ActionSpace, Callable[[Array], Array]]:
-    """Our action space, and the package's action for one of ours."""
+    """Our action space, and a function from our actions to the package's."""
     if hasattr(space, "n"):
         return Discrete(int(space.n)), lambda action: action
     bounds = (np.asarray(getattr(space, side, np.inf), np.float32) for side in ("low", "high"))
@@ -207,12 +207,12 @@ def from_brax(
     observation: str | None = None,
     **arguments: Any,
 ) -> Adapted:
-    """An environment with Brax's state for training.
+    """An environment for training, from one with Brax's state.
 
-    `make` is "brax:ant", "crax:safe_goal_point" or "playground:CartpoleBalance", or an environment
-    itself; `arguments` go to the package's maker. The cost of a step is "info:KEY", "metrics:KEY",
-    or `cost(observation, action, next_observation, info)` in jax.numpy. `observation` chooses one
-    where there are several.
+    `make` is "brax:ant", "crax:safe_goal_point" or "playground:CartpoleBalance", or an environment;
+    `arguments` are passed to the package's maker. The cost of a step is "info:KEY", "metrics:KEY",
+    or `cost(observation, action, next_observation, info)` in jax.numpy. `observation` names one of
+    several observations.
     """
     if isinstance(make, str):
         package, _, identity = make.partition(":")
@@ -250,13 +250,13 @@ def from_brax(
         return jnp.asarray(seen, jnp.float32).ravel()
 
     def start(key: PRNGKeyArray) -> tuple[Any, Array]:
-        state = environment.reset(jax.random.key_data(key))  # a key of the old kind
+        state = environment.reset(jax.random.key_data(key))  # an old-style key
         return state, see(state.obs)
 
     def move(inner: Any, action: Array, key: PRNGKeyArray) -> tuple[Any, ...]:
-        del key  # a Brax state carries its own
+        del key  # a Brax state has its own key
         after = environment.step(inner, action)
-        ended = jnp.asarray(after.done) > 0  # the episode ended by itself
+        ended = jnp.asarray(after.done) > 0  # the episode terminated
         return after, see(after.obs), after.reward, ended, False, getattr(after, place)
 
     limit: Any = horizon

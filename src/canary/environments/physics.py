@@ -3,9 +3,9 @@
     engine = make_engine("auto", load_model("eco_ant.xml"), frame_skip=5)
     state = engine.step(state, control)
 
-One call holds the control for `frame_skip` time steps of the model. The solver starts each call
-cold, so a step depends on nothing but its arguments, and both engines agree as far as the solver
-converges (Newton, 4 or more iterations). Engines work inside jit, nested vmap and scan.
+A call holds the control for `frame_skip` time steps of the model. The solver has no warm start
+across calls, so a step depends on its arguments only, and the two engines agree as far as the
+solver converges (Newton, 4 or more iterations). Engines work inside jit, nested vmap and scan.
 """
 
 import contextlib
@@ -28,19 +28,19 @@ from canary.environments.host_call import HostFunction
 from canary.errors import CanaryError
 
 EngineName = Literal["auto", "native", "mjx"]
-"""`auto` is `native` where JAX computes on a CPU, and `mjx` on accelerators."""
+"""`auto` is `native` if JAX computes on a CPU, else `mjx`."""
 
 ASSETS = Path(__file__).parent / "assets"
-LARGEST = 1e10  # MuJoCo's own bound (mjMAXVAL): with a larger number the simulation has diverged
-SMALLEST_SHARE = 32  # environments that are worth waking another thread for
+LARGEST = 1e10  # MuJoCo's bound (mjMAXVAL); a simulation with a larger number has diverged
+SMALLEST_SHARE = 32  # environments per thread; fewer are not worth another thread
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class PhysicsState(eqx.Module):
     """Generalised positions and velocities.
 
-    `diverged`: the last step led to non-finite or huge numbers. The state is then the one before
-    that step, and the environment has to end the episode.
+    `diverged`: the last step gave non-finite or huge numbers. The state is then the one before that
+    step, and the environment must end the episode.
     """
 
     qpos: Float[Array, "*env position"]
@@ -51,8 +51,8 @@ class PhysicsState(eqx.Module):
 def settle(
     before: PhysicsState, qpos: Float[Array, "position"], qvel: Float[Array, "velocity"]
 ) -> PhysicsState:
-    """The state after a step; if the step diverged, the state before it, marked as diverged."""
-    # False for NaN as well
+    """The state after a step or, if the step diverged, the state before it with `diverged` set."""
+    # Also False for NaN
     sound = (jnp.abs(jnp.concatenate([qpos, qvel])) < LARGEST).all()
     kept = jnp.where(sound, qpos, before.qpos), jnp.where(sound, qvel, before.qvel)
     return PhysicsState(*kept, ~sound)
@@ -60,8 +60,7 @@ def settle(
 
 @dataclass(frozen=True, eq=False)
 class MjxEngine:
-    """MuJoCo in JAX, for thousands of environments at once on an accelerator. The precision is that
-    of the state."""
+    """MuJoCo in JAX, in the precision of the state, for thousands of environments at once."""
 
     model: Any
     frame_skip: int
@@ -70,7 +69,7 @@ class MjxEngine:
         mjx = require("mujoco.mjx")
         model, data = _on_device(self.model, jax.dtypes.canonicalize_dtype(float))
         dtype = state.qpos.dtype
-        # `data` is fresh: its warm start is zero, as native's is at the beginning of each call.
+        # `data` is fresh: its warm start is zero, as in each call of the native engine.
         data = data.replace(qpos=state.qpos, qvel=state.qvel, ctrl=control.astype(dtype))
         data = jax.lax.fori_loop(0, self.frame_skip, lambda _, data: mjx.step(model, data), data)
         return settle(state, data.qpos.astype(dtype), data.qvel.astype(dtype))
@@ -79,11 +78,11 @@ class MjxEngine:
 @lru_cache(maxsize=16)
 def _on_device(model: Any, precision: Any) -> tuple[Any, Any]:
     """The model and an empty state as JAX arrays, in JAX's current precision."""
-    del precision  # part of the cache's key
+    del precision  # only a part of the cache's key
     mjx = require("mujoco.mjx")
     with jax.ensure_compile_time_eval():
         data = mjx.make_data(model, impl="jax")
-        # Arrays made of Python scalars are weakly typed; a loop would refuse them.
+        # Arrays from Python scalars have weak types, which a loop refuses.
         data = jax.tree.map(
             lambda leaf: jax.lax.convert_element_type(leaf, jnp.asarray(leaf).dtype), data
         )
@@ -96,26 +95,26 @@ class NativeEngine:
 
     `mujoco.rollout` steps a whole batch in one call, in float64, without Python's lock; the result
     is rounded to the precision of the state. Nested vmaps (seeds over environments) become one
-    call. Several seeds may call at once, but a `Rollout` and its `MjData` serve one call at a time,
-    so each call takes an idle pair or makes one. The call uses numpy only: a JAX computation inside
-    could wait for the program that waits for it.
+    call. Seeds may call concurrently, but a `Rollout` and its `MjData` serve one call at a time, so
+    each call takes an idle pair or makes one. The call uses numpy only: a JAX computation in it
+    could wait for the program that waits for the call.
     """
 
     model: Any
     frame_skip: int
     name: str
-    """The name by which programs call it. It contains a digest of the model, so a cached program
-    finds the engine of the same model in another process."""
+    """The name by which programs call the engine. It contains a digest of the model, so that a
+    cached program finds the engine of the same model in another process."""
     idle: dict[int, deque[tuple[Any, list[Any]]]] = field(
         default_factory=lambda: defaultdict(deque), repr=False
     )
-    """By the number of threads: rollouts with an `MjData` per thread."""
+    """Idle rollouts by number of threads, with an `MjData` per thread."""
 
     def __post_init__(self):
         mujoco = require("mujoco")
-        require("mujoco.rollout")  # now, rather than in a callback
+        require("mujoco.rollout")  # here, not in a callback
         if mujoco.get_mju_user_warning() is None:
-            # The state says that it diverged. MuJoCo would print that and write MUJOCO_LOG.TXT.
+            # The state reports divergence. MuJoCo would also print it and write MUJOCO_LOG.TXT.
             mujoco.set_mju_user_warning(lambda message: None)
 
     @cached_property
@@ -129,7 +128,7 @@ class NativeEngine:
         return settle(state, *jnp.split(after, [model.nq]))
 
     def advance(self, batch: Float[np.ndarray, "*env input"]) -> Float[np.ndarray, "*env result"]:
-        """From rows (qpos, qvel, control) to rows (qpos, qvel); NaN where the simulation diverged."""
+        """Rows (qpos, qvel, control) -> rows (qpos, qvel), NaN if the simulation diverged."""
         rows = batch.reshape(-1, batch.shape[-1])
         threads = min(CORES, len(rows) // SMALLEST_SHARE)
         threads = threads if threads > 1 else 0  # 0: the thread of the caller
@@ -158,7 +157,7 @@ class NativeEngine:
             sensordata=np.empty((count, steps, model.nsensordata)), chunk_size=-(-count // len(data)),
         )  # fmt: skip
         clock, result = states[:, -1, 0], states[:, -1, 1:]
-        # A rollout that diverges repeats its last state, so its clock stands still
+        # A diverged rollout repeats its last state, so its clock stops
         result[clock < (steps - 0.5) * model.opt.timestep] = np.nan
         return result
 
@@ -168,16 +167,16 @@ _NATIVE: dict[str, NativeEngine] = {}
 
 
 def resolve(name: EngineName) -> EngineName:
-    """The engine that a name means here: `native` or `mjx`."""
+    """The engine for a name: `native` or `mjx`."""
     if name == "auto":
         return "native" if jax.default_backend() == "cpu" else "mjx"
     return name
 
 
 def make_engine(name: EngineName, model: Any, frame_skip: int) -> Engine:
-    """An engine for a `mujoco.MjModel` without actuator states, mocap bodies and plugins, which must
-    not change any more. Equal models share one native engine, which lives as long as the process,
-    because compiled programs call it."""
+    """An engine for a `mujoco.MjModel`, which must not change later and has no actuator states,
+    mocap bodies or plugins. Equal models share one native engine, which exists as long as the
+    process, because compiled programs call it."""
     if resolve(name) == "mjx":
         return MjxEngine(model, frame_skip)
     if (device := jax.default_backend()) != "cpu":
@@ -198,11 +197,11 @@ def load_model(file: str) -> Any:
 
 
 def require(module: str) -> Any:
-    """Import a part of MuJoCo, which takes half a second."""
+    """Import a part of MuJoCo, or explain what to install."""
     try:
         with contextlib.redirect_stdout(None):  # MJX prints that it found no Warp
             return importlib.import_module(module)
-    except (ImportError, AttributeError) as error:  # the latter where MUJOCO_GL has no library
+    except (ImportError, AttributeError) as error:  # the latter if MUJOCO_GL has no library
         raise CanaryError(
             f"This environment needs MuJoCo ({error}): pip install 'canary-rl[mujoco]'; if it is "
             "installed, unset MUJOCO_GL."

@@ -1,12 +1,12 @@
-"""PointGoal: drive to one goal after the other; every step inside a hazard costs 1
-(Safety-Gymnasium's SafetyPointGoal1, without contacts).
+"""PointGoal: drive from goal to goal; every step inside a hazard costs 1 (Safety-Gymnasium's
+SafetyPointGoal1, without contacts).
 
     reward = (distance to the goal before - after) + 1{distance <= 0.3},  clipped to [-10, 10]
     cost   = 1{the nearest hazard's centre is nearer than 0.2}
 
-in this order within a step: physics, reward, cost, a new goal if the old one was reached,
-observation. The episode goes on when a goal is reached. `docs/environments/point_goal.md` has the
-whole definition and what was measured against it.
+A step computes in order: physics, reward, cost, a new goal if the old one was reached, observation.
+The episode continues after a goal. `docs/environments/point_goal.md` has the whole definition and
+measurements.
 
 Robot. A sphere (radius 0.1) with a small box in front slides without friction in the plane and
 turns about its vertical axis. In the frame of its body, with velocity (v_f, v_s) forward and
@@ -20,24 +20,23 @@ time step h, MuJoCo's equations of motion have a closed form, which equals C MuJ
     F = 0.3 clip(u_0, -0.05, 0.05)         T = 0.3 clip(u_1 - 0.3 w, -0.05, 0.05)
 
 (the motor saturates at 1/20 of its range; turning is a velocity servo). MuJoCo treats damping
-implicitly: h diag(0.01, 0.01, 0.005) joins the matrix. Its `implicitfast` integrator adds the
-servo's derivative, 0.09 h, wherever the servo is not saturated. Under `euler` that servo is
-unstable at 2 ms: the yaw rate oscillates by about 0.5 rad/s between physics steps and amplifies
-rounding about fivefold per step, so two machines agree on poses, but not on yaw rate and lateral
-acceleration.
+implicitly: it adds h diag(0.01, 0.01, 0.005) to the matrix. Its `implicitfast` integrator also adds
+the servo's derivative, 0.09 h, unless the servo is saturated. With `euler` the servo is unstable at
+2 ms: the yaw rate oscillates by about 0.5 rad/s between physics steps and amplifies rounding about
+fivefold per step, so two machines agree on poses, but not on yaw rate and lateral acceleration.
 
-Placement. Every object has a keep-out radius. It is drawn uniformly from the square [-1.5, 1.5]^2
-shrunk by that radius, again and again until it is at least the sum of both radii away from every
-object placed before it. The order is robot, goal, eight hazards, vase; then the goal is drawn once
-more against all others, as it is whenever it is reached. The rejection sampling is exact, in a loop
-of small batches of draws. Under `vmap` that loop runs until all lanes have found a place: no
-iteration at all in a step in which no robot reaches its goal.
+Placement. Every object has a keep-out radius. Its position is drawn uniformly from the square
+[-1.5, 1.5]^2 shrunk by that radius, until its distance to every earlier object is at least the sum
+of both radii. The order is robot, goal, eight hazards, vase; then the goal is drawn again against
+all others, as it is whenever it is reached. The rejection sampling is exact, in a loop of small
+batches of draws. Under `vmap` the loop runs until all lanes have found a place; if no robot reaches
+its goal, it does not run.
 
-Lidar. It tells how near the nearest object of a kind is, in each of 16 directions. An object at
-distance r and angle phi (counted from the robot's front) has strength s = max(0, 3 - r) / 3 and
-falls into bin b = floor(phi / w), w = 2 pi / 16, at the fraction f = phi / w - b of it. It shows as
-s in bin b, f s in the next bin and (1 - f) s in the one before; every bin shows its strongest
-object. Nothing hides anything, and objects are points.
+Lidar. It measures the nearness of the nearest object of a kind in each of 16 directions. An object
+at distance r and angle phi (from the robot's front) has strength s = max(0, 3 - r) / 3 and falls
+into bin b = floor(phi / w), w = 2 pi / 16, at the fraction f = phi / w - b of the bin. Bin b reads
+s, the next bin f s and the previous one (1 - f) s; every bin reads its strongest object. Objects
+are points and hide nothing.
 """
 
 from dataclasses import dataclass
@@ -63,7 +62,7 @@ TIME_STEP = 0.002  # seconds of one physics step
 # 0.1 at x = 0.1).
 SPHERE_MASS, BOX_MASS = 4 / 3 * np.pi * 0.1**3, 0.1**3
 MASS = SPHERE_MASS + BOX_MASS
-LEVER = BOX_MASS * 0.1  # mass times the distance of the centre of mass ahead of the origin
+LEVER = BOX_MASS * 0.1  # m d: mass times distance of the centre of mass from the origin
 INERTIA = SPHERE_MASS * 0.4 * 0.1**2 + BOX_MASS * (0.1**2 / 6 + 0.1**2)
 SLIDE_DAMPING, TURN_DAMPING = 0.01, 0.005
 GEAR, LARGEST_FORCE = 0.3, 0.05
@@ -74,18 +73,17 @@ ARENA = 1.5  # half the side of the square
 HAZARDS = 8
 KEEP_OUT = np.array([0.4, 0.305, *[0.18] * HAZARDS, 0.15])  # robot, goal, hazards, vase
 ROBOT, GOAL, FIRST_HAZARD, VASE = 0, 1, 2, 2 + HAZARDS
-AWAY = 1000.0  # a coordinate of an absent object: out of the way, and out of the lidar's range
+AWAY = 1000.0  # coordinate of an absent object, beyond the range of the lidar
 
-DRAWS = 16  # points per round; about one in five is free, so two rounds are rare and the rest rarer
-ROUNDS = 625  # 10,000 draws as upstream, which gives up then; here the roomiest of them is taken
+DRAWS = 16  # points per round; about one in five is free, so one round nearly always suffices
+ROUNDS = 625  # 10,000 draws; then upstream gives up, and we take the point with the most room
 
 BINS = 16
 RANGE = 3.0  # metres
 
 
 class PointRobot(eqx.Module):
-    """Pose and velocity in the frame of the world; the heading is the angle of the robot's
-    front."""
+    """Pose and velocity in the world frame; the heading is the angle of the robot's front."""
 
     position: Float[Array, "*batch 2"]
     heading: Float[Array, "*batch"]
@@ -94,19 +92,19 @@ class PointRobot(eqx.Module):
 
 
 class PointGoalState(eqx.Module):
-    """All that the next step depends on."""
+    """All data on which the next step depends."""
 
     robot: PointRobot
     goal: Float[Array, "*env 2"]
     hazards: Float[Array, "*env 8 2"]
     vase: Float[Array, "*env 2"]
     last_distance: Float[Array, "*env"]
-    """From the robot to the present goal: what the next reward counts from."""
+    """Distance from the robot to the present goal, for the next reward."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PointGoal:
-    """Safety-Gymnasium's SafetyPointGoal1: a point robot, one goal at a time, eight hazards, a
+    """Safety-Gymnasium's SafetyPointGoal1: a point robot, one goal at a time, eight hazards and a
     vase."""
 
     horizon: Count = 1000
@@ -153,7 +151,7 @@ class PointGoal:
     def step(
         self, state: EnvironmentState, action: Float[Array, "action"], key: PRNGKeyArray
     ) -> EnvironmentState:
-        """One step of 0.02 s; the key is consumed by the new goal, if one is needed."""
+        """One step of 0.02 s; the key draws a new goal, if one is needed."""
         if jnp.shape(action) != (2,):
             raise CanaryError(
                 f"An action of PointGoal is 2 numbers; this one has the shape {jnp.shape(action)}."
@@ -201,7 +199,7 @@ def _distance(
 
 
 def _observe(state: PointGoalState, sensors: Float[Array, "12"]) -> Float[Array, "60"]:
-    """Sensors, then one lidar for the goal, one for the hazards, one for the vase."""
+    """Sensors, then the lidars for goal, hazards and vase."""
     robot = state.robot
     kinds = (state.goal[None], state.hazards, state.vase[None])
     return jnp.concatenate([sensors, lidar(robot.position, robot.heading, kinds)]).astype(
@@ -213,8 +211,8 @@ def _observe(state: PointGoalState, sensors: Float[Array, "12"]) -> Float[Array,
 
 
 def _solver(damped: bool, servo: bool) -> tuple[float, float, float, float]:
-    """The inverse of the matrix above, times the time step if damped: its forward entry and its 2 x
-    2 block."""
+    """The forward entry and the 2 x 2 block of the inverse of the matrix above, times the time step
+    if damped."""
     step = TIME_STEP if damped else 0.0
     mass = MASS + step * SLIDE_DAMPING
     inertia = INERTIA + step * (TURN_DAMPING + (GEAR**2 if servo else 0.0))
@@ -234,7 +232,7 @@ ACCELERATE, STEP, STEP_WITH_SERVO = _solver(False, False), _solver(True, False),
 def simulate(
     robot: PointRobot, action: Float[Array, "2"], frames: int, *, implicitfast: bool = False
 ) -> PointRobot:
-    """`frames` physics steps of 2 ms with the action held; the action lies in [-1, 1]."""
+    """`frames` physics steps of 2 ms with a constant action in [-1, 1]."""
 
     def advance(_, robot: PointRobot) -> PointRobot:
         cosine, sine = jnp.cos(robot.heading), jnp.sin(robot.heading)
@@ -259,8 +257,7 @@ def simulate(
 
 
 def sense(robot: PointRobot, action: Float[Array, "2"]) -> Float[Array, "12"]:
-    """Accelerometer, velocimeter, gyroscope and magnetometer, three axes each, in the frame of the
-    body."""
+    """Accelerometer, velocimeter, gyroscope and magnetometer, three axes each, in the body frame."""
     cosine, sine = jnp.cos(robot.heading), jnp.sin(robot.heading)
     forward, side, turn, _ = _forces(robot, action, (cosine, sine))
     straight, lateral, mixed, _ = ACCELERATE
@@ -274,7 +271,7 @@ def sense(robot: PointRobot, action: Float[Array, "2"]) -> Float[Array, "12"]:
 
 
 def _forces(robot: PointRobot, action: Float[Array, "2"], rotation: tuple[Array, Array]):
-    """The right-hand side above, forward, sideways and about the vertical; and whether the servo is
+    """The right-hand side above (forward, sideways, about the vertical), and whether the servo is
     saturated."""
     cosine, sine = rotation
     x, y = robot.velocity
@@ -290,7 +287,7 @@ def _forces(robot: PointRobot, action: Float[Array, "2"], rotation: tuple[Array,
 
 
 class Layout(eqx.Module):
-    """The positions of all objects; the vase is far away if there is none."""
+    """The positions of all objects; an absent vase is far away."""
 
     robot: Float[Array, "*batch 2"]
     goal: Float[Array, "*batch 2"]
@@ -332,8 +329,8 @@ def _free_point(
     settled: Bool[Array, ""] | bool = False,
     point: Float[Array, "2"] | None = None,
 ) -> Float[Array, "2"]:
-    """Uniform in [-extent, extent]^2, at least distances[i] from others[i]; or `point`, if that is
-    settled."""
+    """A uniform point in [-extent, extent]^2, at least distances[i] from others[i]; or `point` if
+    it is settled."""
     start = jnp.zeros(2, others.dtype) if point is None else point
     room = jnp.where(settled, 0.0, -jnp.inf).astype(others.dtype)
 
@@ -347,8 +344,8 @@ def _free_point(
         points = extent * jax.random.uniform(key_round, (2, DRAWS), others.dtype, -1.0, 1.0)
         gaps = jnp.sqrt(((points - others[:, :, None]) ** 2).sum(1)) - distances[:, None]
         rooms = gaps.min(0)
-        # The first that is free, or else the roomiest so far: free points score 1, 2, ... from the
-        # last to the first.
+        # The first free point, or else the one with the most room so far: free points score 1, 2,
+        # ... from the last to the first.
         score = jnp.where(rooms >= 0, DRAWS - jnp.arange(DRAWS, dtype=others.dtype), rooms)
         best = score.max()
         chosen = jnp.where(score == best, points, -jnp.inf).max(1)
@@ -361,8 +358,7 @@ def _free_point(
 def lidar(
     position: Float[Array, "2"], heading: Float[Array, ""], kinds: tuple[Float[Array, "_ 2"], ...]
 ) -> Float[Array, "reading"]:
-    """Sixteen numbers for each kind of object, one kind after the other, as a robot at `position`
-    sees them."""
+    """Sixteen readings for each kind of object in turn, for a robot at `position`."""
     echoes = _echoes(position, heading, jnp.concatenate(kinds))
     ends = np.cumsum([len(objects) for objects in kinds])
     return jnp.concatenate([group.max(0) for group in jnp.split(echoes, ends[:-1])])
@@ -371,14 +367,14 @@ def lidar(
 def _echoes(
     position: Float[Array, "2"], heading: Float[Array, ""], objects: Float[Array, "object 2"]
 ) -> Float[Array, "object 16"]:
-    """The reading of each object alone."""
+    """The readings of each object alone."""
     offset = objects - position
     distance = jnp.sqrt((offset**2).sum(-1))
     turns = (jnp.arctan2(offset[:, 1], offset[:, 0]) - heading) / (2 * jnp.pi)
     place = (turns - jnp.floor(turns)) * BINS
     whole = jnp.floor(place)
     fraction = place - whole
-    index = whole.astype(jnp.int32) % BINS  # rounding may give a whole turn: bin 0
+    index = whole.astype(jnp.int32) % BINS  # rounding may give a full turn: bin 0
     strength = jnp.maximum(0.0, RANGE - distance) / RANGE
     ahead = (jnp.arange(BINS) - index[:, None]) % BINS
     share = jnp.where(ahead == 0, 1.0, jnp.where(ahead == 1, fraction[:, None], 0.0))

@@ -1,21 +1,19 @@
-"""What an environment is: two pure functions, a horizon, and the spaces they act on.
+"""An environment: two pure functions, a horizon, and spaces of observations and actions.
 
 Optional members:
 
-    default_constraint    the constraint that it is trained under if the caller names none; of several
-                          costs, a list with one for each
-    largest_step_cost     the largest cost of one step, from which certificates bound means and tail means;
-                          of several costs, a tuple
+    default_constraint    the constraint of training if the caller names none; several costs: a list
+    largest_step_cost     the largest cost of one step, with which certificates bound means and tail
+                          means; several costs: a tuple
     finite_tables()       its states, transitions, rewards and costs as `FiniteTables`, for exact optima
-    policy_interface      how the policy's observations and actions follow from those of a Gymnasium
-                          environment, as plain data
+    policy_interface      conversion of a Gymnasium environment's observations and actions to the
+                          policy's, as plain data
     drawing               how to draw it (docs/rendering.md): a function, or "module:function"
     settings()            its settings as JSON data, if it is not a dataclass
     with_settings(dict)   the same environment with some settings changed
 
-Cost, termination and truncation are fields of the state, never keys of an `info` dictionary: a
-tail-risk constraint is about the cost, and advantage estimation needs to know whether an episode
-ended or was merely cut off.
+Cost, termination and truncation are fields of the state, not keys of an `info` dictionary, because
+constraints need the cost, and advantage estimation must distinguish termination from truncation.
 """
 
 import dataclasses
@@ -55,13 +53,12 @@ ActionSpace = Discrete | Continuous
 class EnvironmentState(eqx.Module):
     """One environment after a reset or a step.
 
-    `reward` and `cost` belong to the step that led here (0 after a reset). `cost` is a number, or a
+    `reward` and `cost` are those of the last step (0 after a reset). `cost` is a number, or a
     vector if the environment has several costs. `time` counts the steps of this episode. An episode
-    is over when `terminated` (it ended by itself) or `truncated` (it was cut off at the horizon)
-    holds.
+    is over if it `terminated` (ended by itself) or is `truncated` (cut off at the horizon).
     """
 
-    _: KW_ONLY  # so that a field that is left out is named
+    _: KW_ONLY  # so that an error names a missing field
     inner: PyTree
     observation: Float[Array, "*batch obs"]
     reward: Float[Array, "*batch"]
@@ -89,8 +86,7 @@ class Environment(Protocol):
     """A single environment; callers `vmap` it. Implementations are frozen dataclasses whose fields
     are their settings.
 
-    `step` must not be called on a finished state, and `reset` draws a fresh initial state from its
-    key every time.
+    `step` must not be called on a finished state. `reset` draws a fresh initial state from its key.
     """
 
     @property
@@ -106,8 +102,7 @@ class Environment(Protocol):
 
     @property
     def normalise_observation(self) -> bool:
-        """Whether observations have physical units and should be standardised before they reach a
-        network."""
+        """Whether observations have physical units, so that networks need them standardised."""
         ...
 
     def reset(self, key: PRNGKeyArray) -> EnvironmentState: ...
@@ -118,8 +113,7 @@ class Environment(Protocol):
 
 
 class FiniteTables(NamedTuple):
-    """A finite environment as numbers; its observation of a state is one of the states' unit
-    vectors."""
+    """A finite environment as tables; the observation of a state is its unit vector."""
 
     transition: Float[np.ndarray, "state action state"]
     reward: Float[np.ndarray, "state action state"]
@@ -133,13 +127,13 @@ def default_constraint(environment: Environment) -> Constraint | Sequence[Constr
 
 
 def name_of_environment(environment: Environment) -> str:
-    """Its member `name`, or the name of its class."""
+    """The environment's member `name`, or the name of its class."""
     own = getattr(environment, "name", None)
     return own if isinstance(own, str) else type(environment).__name__
 
 
 def settings_of(environment: Environment) -> dict[str, Any]:
-    """The fields of a dataclass, or what a method `settings()` returns, as JSON data."""
+    """The fields of a dataclass, or the result of a method `settings()`, as JSON data."""
     name = type(environment).__name__
     if callable(own := getattr(environment, "settings", None)):
         found: Any = own()
@@ -170,8 +164,8 @@ def with_settings(environment: Environment, changes: Mapping[str, Any]) -> Envir
 
 @contextmanager
 def explain_failures(environment: Environment) -> Iterator[None]:
-    """Raise a sentence if a Python callback of the environment (`jax.pure_callback`) fails in a
-    program. Wait for the results of the program inside."""
+    """Raise a `CanaryError` if a Python callback of the environment (`jax.pure_callback`) fails in
+    a program. The body must wait for the results of the program."""
     try:
         yield
     except (jax.errors.JaxRuntimeError, ValueError) as error:  # the latter from a repeated call

@@ -62,7 +62,7 @@ class AsGymnasium(gymnasium.Env):
 
 
 def to_gymnasium(environment: str | Environment) -> AsGymnasium:
-    """An environment, or one of canary's by its name, with Gymnasium's interface."""
+    """An environment (or the name of one of canary's) with Gymnasium's interface."""
     if isinstance(environment, str):
         if environment not in ENVIRONMENTS:
             raise CanaryError(f"There is no environment called {environment!r}; see `canary list`.")

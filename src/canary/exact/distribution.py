@@ -5,7 +5,7 @@ units spent,
 
     mass[t+1](s', k + c(s,a,s')) += mass[t](s, k) pi_t(a | s, k) P(s' | s, a),
 
-and what enters a terminal state, or is left at the horizon, leaves the recursion as P(C = k).
+and the mass that enters a terminal state, or remains at the horizon, is P(C = k).
 """
 
 from collections.abc import Callable, Iterator
@@ -25,7 +25,7 @@ Policy = np.ndarray | Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class CostLaw:
-    """The law of the episode cost C, with the expected return and length of the same episodes."""
+    """The law of the episode cost C, with the expected return and length."""
 
     support: Float[np.ndarray, "spent"] = field(repr=False)
     probabilities: Float[np.ndarray, "spent"] = field(repr=False)
@@ -54,7 +54,7 @@ class CostLaw:
         return float(self.support[np.argmax(exceedance <= epsilon + ROUNDING)])
 
     def conditional_value_at_risk(self, epsilon: float) -> float:
-        """Mean of the worst part epsilon: eta + E[(C - eta)^+] / epsilon at eta = VaR
+        """Mean of the worst share epsilon: eta + E[(C - eta)^+] / epsilon at eta = VaR
         (eq:rockafellar)."""
         eta = self.value_at_risk(epsilon)
         return eta + self.expectation(np.maximum(self.support - eta, 0.0)) / epsilon
@@ -76,11 +76,11 @@ class CostLaw:
         return (1 / epsilon - 1) * variance - (bound - mean) ** 2
 
     def guaranteed_violation(self, limit: float, dead_zone: float | None = None) -> float:
-        """Cantelli's inequality for the moments of X; 1 where it says nothing:
+        """Cantelli's bound from the moments of X; 1 if the inequality does not apply:
 
         P(C > limit) <= P(X >= b) <= Var[X] / (Var[X] + (b - E[X])^2)        for E[X] < b.
 
-        Without a dead zone a cost that always equals the limit has 0.
+        Without a dead zone, the bound is 0 if the cost always equals the limit.
         """
         variable, bound = bounded_variable(self.support, limit, dead_zone)
         if dead_zone is None and not self.probabilities[variable != bound].any():
@@ -89,13 +89,13 @@ class CostLaw:
         if mean >= bound:
             return 1.0
         reached = float(self.probabilities[variable >= bound].sum())
-        return max(variance / (variance + (bound - mean) ** 2), reached)  # smaller by rounding only
+        return max(variance / (variance + (bound - mean) ** 2), reached)  # smaller only by rounding
 
 
 def bounded_variable(
     cost: Float[np.ndarray, "spent"], limit: float, dead_zone: float | None
 ) -> tuple[Float[np.ndarray, "spent"], float]:
-    """X and the b that it reaches in every violation: (C, limit), or (phi_d(C / limit), 1)."""
+    """(X, b) with X >= b in every violation: (C, limit), or (phi_d(C / limit), 1)."""
     if dead_zone is None:
         return cost, limit
     if not (0 <= dead_zone < 1 and limit > 0):
@@ -106,7 +106,7 @@ def bounded_variable(
 
 
 def mix(laws: list[CostLaw], weights: Float[np.ndarray, "law"]) -> CostLaw:
-    """The law of an agent that draws one of several policies before the episode."""
+    """The law of an agent that draws one of several policies before each episode."""
     return CostLaw(
         support=laws[0].support,
         probabilities=weights @ np.array([law.probabilities for law in laws]),
@@ -116,7 +116,7 @@ def mix(laws: list[CostLaw], weights: Float[np.ndarray, "law"]) -> CostLaw:
 
 
 def cost_law(mdp: FiniteMDP, policy: Policy) -> CostLaw:
-    """The law of C under a policy, which is one of
+    """The law of C under a policy. The policy is one of
 
     - an integer array of actions: [state], [state, spent] or [time, state, spent];
     - an array of probabilities: [state, action], [state, spent, action] or [time, state, spent,
@@ -137,8 +137,8 @@ def cost_law(mdp: FiniteMDP, policy: Policy) -> CostLaw:
 
 
 def visits(mdp: FiniteMDP, policy: Policy) -> Float[np.ndarray, "time state spent action"]:
-    """The occupation measure: P(the episode runs at this time, in this state with this cost spent, and
-    takes this action)."""
+    """The occupation measure: the probability that the episode still runs at a time, in a state,
+    with a spent cost, and takes an action."""
     measure = np.zeros((mdp.horizon, mdp.states, len(mdp.support), mdp.actions))
     for time, flow, _ in _flows(mdp, tabulate(mdp, policy)):
         if time < mdp.horizon:
@@ -147,8 +147,8 @@ def visits(mdp: FiniteMDP, policy: Policy) -> Float[np.ndarray, "time state spen
 
 
 def tabulate(mdp: FiniteMDP, policy: Policy) -> np.ndarray:
-    """A policy as probabilities [time, state, spent, action] or, for actions, as integers [time,
-    state, spent]."""
+    """A policy as probabilities [time, state, spent, action] or, if it is deterministic, as actions
+    [time, state, spent]."""
     shape = mdp.states, len(mdp.support)
     if callable(policy):
         states, spent = np.meshgrid(np.arange(mdp.states), mdp.support, indexing="ij")
@@ -172,14 +172,14 @@ def tabulate(mdp: FiniteMDP, policy: Policy) -> np.ndarray:
             raise CanaryError(
                 "Action probabilities must be non-negative and add up to 1 everywhere."
             )
-        policy = policy.astype(float) / total  # removes the rounding of a float32 network
+        policy = policy.astype(float) / total  # removes rounding of a float32 network
     policy = policy[:, None] if policy.shape == forms[0] else policy
     return np.broadcast_to(policy, forms[2])
 
 
 def _flows(mdp: FiniteMDP, table: np.ndarray) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
     """For each time 0..horizon: the flow [state, action, level] of running episodes, and the mass
-    [level] of those that just ended. At the horizon all end."""
+    [level] of episodes that just ended. At the horizon all end."""
     mass = mdp.initial[:, None]
     every_action = np.arange(mdp.actions)[:, None]
     for time in range(mdp.horizon):

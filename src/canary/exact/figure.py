@@ -1,8 +1,8 @@
 """The exact frontier as a figure and files, from the report of `canary frontier`.
 
 Curves show the best return under each constraint against epsilon. A trained policy is a point at its
-exact violation probability and return; the distance to the VaR curve above it is what it loses for
-the risk it takes. The second panel shows the best return under the shaped bound over the dead zone.
+exact violation probability and return; its distance below the VaR curve is the return that it loses
+at its risk. The second panel shows the best return under the shaped bound over the dead zone.
 """
 
 from pathlib import Path
@@ -24,7 +24,7 @@ BELOW: dict[str, Any] = {
 
 
 def save_frontier(report: dict[str, Any], folder: Path) -> dict[str, Path]:
-    """The figure and the report, frontier.png and frontier.json."""
+    """Write the figure and the report, frontier.png and frontier.json."""
     paths = {"figure": folder / "frontier.png", "report": folder / "frontier.json"}
     make_folder(folder)
     save(frontier_figure(report), paths["figure"])
@@ -40,7 +40,7 @@ def frontier_figure(report: dict[str, Any]) -> Figure:
 
 
 def draw_frontier(axes: Axes, report: dict[str, Any]) -> None:
-    """Best return against epsilon, and trained policies at (their P, their return)."""
+    """Plot the best return against epsilon, and trained policies at (P, return)."""
     epsilon, limit = report["epsilon"], report["limit"]
     points = [point for point in report["frontier"] if point["return"] is not None]
     for name, label in LABELS.items():
@@ -66,7 +66,7 @@ def draw_frontier(axes: Axes, report: dict[str, Any]) -> None:
 
 
 def draw_dead_zones(axes: Axes, report: dict[str, Any]) -> None:
-    """Best return under the shaped bound against the dead zone; the other constraints as lines."""
+    """Plot the best return under the shaped bound over the dead zone; other constraints are lines."""
     points = [point for point in report["shaped"] if point["return"] is not None]
     x, y = ([point[key] for point in points] for key in ("dead_zone", "return"))
     axes.plot(x, y, color=BLUE, linewidth=1.6, marker=".", label="Cantelli, shaped")

@@ -1,8 +1,8 @@
 """A finite decision process as tables.
 
-An episode starts in `initial` and ends on entering a terminal state or after `horizon` steps. Its
-return J = sum r(s, a, s') and its cost C = sum c(s, a, s') are undiscounted. All costs are whole
-multiples of one unit, so the spent cost is an integer level.
+An episode starts in `initial` and ends when it enters a terminal state or after `horizon` steps.
+Its return J = sum r(s, a, s') and its cost C = sum c(s, a, s') are undiscounted. All costs are
+whole multiples of one unit, so the spent cost is an integer level.
 """
 
 import math
@@ -48,12 +48,12 @@ class FiniteMDP:
 
     @cached_property
     def possible(self) -> Bool[np.ndarray, "state action next"]:
-        """Transitions that can happen during an episode."""
+        """Possible transitions of an episode."""
         return (self.transition > 0) & ~self.terminal[:, None, None]
 
     @cached_property
     def unit(self) -> Fraction:
-        """The greatest rational number of which all costs are multiples; 1 if all are 0."""
+        """The largest rational number of which all costs are multiples; 1 if all are 0."""
         used = np.unique(self.cost[self.possible])
         costs = [Fraction(cost).limit_denominator(LARGEST_DENOMINATOR) for cost in used]
         return Fraction(
@@ -63,16 +63,16 @@ class FiniteMDP:
 
     @cached_property
     def levels(self) -> Int[np.ndarray, "state action next"]:
-        """The cost of each possible transition in units; 0 where the transition cannot happen."""
+        """The cost of each possible transition in units; 0 for impossible ones."""
         return np.where(self.possible, np.rint(self.cost / float(self.unit)), 0).astype(int)
 
     @cached_property
     def support(self) -> Float[np.ndarray, "spent"]:
-        """Every cost an episode can have, in order, correctly rounded (3 units of 1/10 are 0.3)."""
+        """All possible costs of an episode in order, correctly rounded (3 units of 1/10 are 0.3)."""
         return np.array([float(level * self.unit) for level in range(self.levels_at(self.horizon))])
 
     def levels_at(self, time: int) -> int:
-        """Number of cost levels, 0 included, that can be reached in `time` steps."""
+        """Number of cost levels, including 0, that can be reached in `time` steps."""
         return time * int(self.steps_of_cost[-1]) + 1
 
     @cached_property
@@ -81,7 +81,7 @@ class FiniteMDP:
 
     @cached_property
     def steps_of_cost(self) -> Int[np.ndarray, "step"]:
-        """The distinct levels that one step can cost, in order."""
+        """The distinct costs of one step in units, in order."""
         return np.unique(self.levels)
 
     @cached_property
@@ -99,7 +99,7 @@ class FiniteMDP:
     def advance(
         self, flow: Float[np.ndarray, "state action level *more"]
     ) -> Float[np.ndarray, "state level_after *more"]:
-        """One step: what is in (state, action, level) moves to the next states and levels."""
+        """One step: the mass in (state, action, level) moves to the next states and levels."""
         levels, more = flow.shape[2], flow.shape[3:]
         arrivals = self._arriving @ flow.reshape(self.states * self.actions, -1)
         mass = np.zeros((self.states, levels + self.steps_of_cost[-1], *more))
@@ -110,7 +110,7 @@ class FiniteMDP:
 
 
 def from_environment(environment: Environment) -> FiniteMDP:
-    """The environment's own tables, or a sentence if it has none."""
+    """The environment's own tables; raises if it has none."""
     tables = getattr(environment, "finite_tables", None)
     if tables is None:
         raise CanaryError(

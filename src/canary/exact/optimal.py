@@ -5,15 +5,15 @@ learning.
 
     max_pi J(pi)   subject to   E_pi[phi(C)] <= b.
 
-J and E[phi(C)] are linear in the occupation measure. The attainable pairs (E[phi], J) are the convex
-hull of those of deterministic policies on (time, state, spent), so the optimum mixes at most two of
-them, drawn once before the episode. Column generation finds them: the best mixture of the known
-policies has a multiplier lambda, the best response to lambda phi is a new policy, and by weak
-duality
+J and E[phi(C)] are linear in the occupation measure. The attainable pairs (E[phi], J) are the
+convex hull of the pairs of deterministic policies on (time, state, spent), so the optimum mixes at
+most two such policies, with one draw before the episode. Column generation finds them: the best
+mixture of the known policies has a multiplier lambda, the best response to lambda phi is a new
+policy, and by weak duality
 
     max_pi { J - lambda E[phi(C)] } + lambda b
 
-is an upper bound. It meets the mixture's value after finitely many policies.
+is an upper bound. It equals the mixture's value after finitely many policies.
 
 **Tail-risk constraints**, with l the limit and beta = 1/epsilon - 1:
 
@@ -22,13 +22,13 @@ is an upper bound. It meets the mixture's value after finitely many policies.
     Cantelli  for some m:    beta E[(C - m)^2] + 2 (l - m) E[C - m] <= (l - m)^2      (eq:cantelli-objective)
 
 For a fixed eta or m each is one linear constraint; a search in one dimension remains. For CVaR the
-best eta is a cost level not above l, so all of them are tried. The Cantelli line is the paper's
+best eta is a cost level at most l, so all such levels are tried. The Cantelli line is the paper's
 B(pi) <= 0 with both squares replaced by tangents at m,
 
     sigma^2 <= E[(C - m)^2]        and        (l - mu)^2 >= (l - m)^2 - 2 (l - m) (mu - m),
 
 with equality at m = mu. So every m <= l gives only safe policies (mu <= (l + m) / 2 <= l follows),
-and m = mu loses nothing.
+and m = mu is exact.
 
 With a dead zone d, X = phi_d(C / l) replaces C and 1 replaces l (`canary.numerics.costs`).
 """
@@ -47,8 +47,8 @@ from canary.exact.mdp import FiniteMDP
 from canary.values import Amount, PositiveShare, checked
 
 TOLERANCE = 1e-10  # of the duality gap, relative to max(1, |return|)
-MOST_COLUMNS = 1000  # about twenty are usual
-CANTELLI_GAP = 1e-6  # the search ends at this certified gap, relative to max(1, |return|)
+MOST_COLUMNS = 1000  # usually about twenty suffice
+CANTELLI_GAP = 1e-6  # at which the search ends, relative to max(1, |return|)
 
 
 class Infeasible(CanaryError):
@@ -57,7 +57,7 @@ class Infeasible(CanaryError):
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A deterministic policy, stored as the problem of which it is the best response."""
+    """A deterministic policy, stored as the problem whose best response it is."""
 
     mdp: FiniteMDP = field(repr=False)
     penalty: Float[np.ndarray, "spent"] = field(repr=False)
@@ -71,12 +71,12 @@ class Column:
 
 @dataclass(frozen=True, eq=False)
 class Optimum:
-    """The best policy under a constraint, a mixture of columns, and a bound on all others."""
+    """The best policy under a constraint, as a mixture of columns, and a bound on all policies."""
 
     value: float
     """The expected return of `policy`."""
     upper_bound: float
-    """No policy that satisfies the constraint has a larger return."""
+    """An upper bound on the return of all policies that satisfy the constraint."""
     multiplier: float
     columns: tuple[Column, ...] = field(default=(), repr=False)
     weights: tuple[float, ...] = ()
@@ -87,8 +87,8 @@ class Optimum:
 
     @cached_property
     def policy(self) -> Float[np.ndarray, "time state spent action"]:
-        """One randomised policy with this law. It plays each action as often as the mixture does
-        there; where the mixture never comes, as its first policy does."""
+        """One randomised policy with this law. Its action probabilities are the mixture's; where
+        the mixture never comes, those of its first policy."""
         mdp, policies = self.columns[0].mdp, [column.actions for column in self.columns]
         pairs = zip(policies, self.weights, strict=True)
         measure = np.sum([weight * visits(mdp, policy) for policy, weight in pairs], axis=0)
@@ -111,8 +111,8 @@ def maximise(
 ) -> Optimum:
     """Solve the problem above; stop once no policy can exceed `cutoff`, or once one exceeds `target`.
 
-    `pool` holds known policies of the same process, from any constraint, and grows: related problems
-    share one pool and compute only new policies.
+    `pool` holds known policies of the same process, for any constraint. New policies are added, so
+    related problems with a common pool compute each policy once.
     """
     if not pool:
         _price(mdp, np.zeros_like(penalty), 1.0, pool)
@@ -124,7 +124,7 @@ def maximise(
             if smallest > bound + _slack(bound):
                 return NOTHING
             continue
-        if best.multiplier == multiplier:  # only rounding is left in the gap
+        if best.multiplier == multiplier:  # the gap is only rounding
             break
         multiplier = best.multiplier
         law = _price(mdp, best.multiplier * penalty, 1.0, pool).law
@@ -155,7 +155,7 @@ def _best_mixture(penalty: np.ndarray, bound: float, pool: list[Column]) -> Opti
     inside, outside = np.flatnonzero(is_safe), np.flatnonzero(~is_safe)
     if not inside.size:
         return NOTHING
-    # Mix each safe policy with the unsafe one that gains most return per charge.
+    # Mix each safe policy with the unsafe one that gains the most return per charge.
     slopes = (returns[outside] - returns[inside, None]) / (charges[outside] - charges[inside, None])
     slope, room = slopes.max(axis=1, initial=0.0), np.maximum(bound - charges[inside], 0.0)
     values = returns[inside] + room * slope
@@ -175,8 +175,8 @@ def best_response(
 
         V_t(s, k) = max_a E[w r + V_{t+1}(s', k + c)],        V_t(terminal, k) = V_H(s, k) = -phi(k).
 
-    The maximum is over all policies, history-dependent and randomised ones included. The policy is
-    deterministic, the first of equally good actions; unreachable levels hold action 0.
+    The maximum is over all policies, including history-dependent and randomised ones. The policy is
+    deterministic and takes the first of equally good actions; unreachable levels have action 0.
     """
     actions = np.zeros((mdp.horizon, mdp.states, len(mdp.support)), np.int16)
     reward = reward_weight * mdp.expected_reward[:, :, None]
@@ -206,7 +206,7 @@ def best_under_cvar(
     """max J subject to CVaR_epsilon(C) <= limit."""
     pool = [] if pool is None else pool
     best, upper_bound = NOTHING, -np.inf
-    # A small epsilon wants a large eta, and a good first solution prunes the others.
+    # Small epsilons have large etas, and a good first solution prunes the others.
     for eta in mdp.support[mdp.support <= limit][::-1]:
         excess = np.maximum(mdp.support - eta, 0.0)
         solution = maximise(mdp, excess, epsilon * (limit - eta), pool, cutoff=best.value)
@@ -227,16 +227,16 @@ def best_under_cantelli(
     """max J subject to B <= 0 and E[X] <= b, by branch and bound over the mean of X.
 
     (X, b) is (C, limit) or, with a dead zone, (phi_d(C / limit), 1). For policies with mean in
-    [low, high], a chord of mu^2 instead of its tangent relaxes the constraint: it adds
-    (high - low)^2 / (4 epsilon) to the tangent's bound at the midpoint. Intervals whose relaxed
-    optimum is no better than the best known policy are dropped, the others halved: the answer is
-    global and its gap is known.
+    [low, high], a chord of mu^2 instead of its tangent relaxes the constraint: it adds (high -
+    low)^2 / (4 epsilon) to the tangent's bound at the midpoint. Intervals whose relaxed optimum is
+    no better than the best known policy are dropped, the others are halved. So the optimum is
+    global, with a known gap.
     """
     pool = [] if pool is None else pool
     variable, ceiling = bounded_variable(mdp.support, limit, dead_zone)
     highest = ceiling
     if dead_zone is not None:
-        # The largest mean with P(X >= 1) <= epsilon. An X that is always 1 has B = 0 and is unsafe
+        # The largest mean with P(X >= 1) <= epsilon. If X is always 1, B = 0 but the policy is unsafe
         highest = float(epsilon + (1 - epsilon) * variable[variable < 1].max())
 
     def tangent(mean: float) -> tuple[Float[np.ndarray, "spent"], float]:
@@ -258,7 +258,7 @@ def best_under_cantelli(
             upper_bound = max(upper_bound, relaxed.upper_bound)
             continue
         mean = middle
-        while True:  # m <- mean of the best policy at m, while that improves on the best
+        while True:  # m <- mean of the best policy at m, while the return improves
             solution = maximise(mdp, *tangent(mean), pool, cutoff=best.value)
             if solution.value <= best.value + 1e-12:
                 break

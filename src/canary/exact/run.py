@@ -1,7 +1,7 @@
-"""`canary frontier`: the best return under each constraint, and how far trained policies are from it.
+"""`canary frontier`: the best return under each constraint, and the gaps of trained policies.
 
-All of it is exact, also for trained networks: in a finite environment a policy is a table, and the
-law of the episode cost follows by dynamic programming.
+All results are exact, even for trained networks: in a finite environment a policy is a table, and
+dynamic programming gives the law of the episode cost.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,11 +38,11 @@ from canary.runs.environment import open_config
 from canary.runs.policies import load_policies
 
 Progress = Callable[[int, int, str], None]
-"""Called before each piece of work with the pieces done, their number, and the name of the next."""
+"""Called before each piece of work with (pieces done, pieces in all, name of the next)."""
 
 DEAD_ZONES = (0.0, 0.2, 0.4, 0.5, 0.6, 0.7, 0.8)
 NUMBERS = ("return", "upper_bound", "violation_probability", "cost_mean", "cost_deviation")
-SMALLEST_EPSILON = 1e-9  # in double precision a smaller one is a worst-case constraint
+SMALLEST_EPSILON = 1e-9  # in double precision, smaller ones are worst-case constraints
 
 
 def frontier_report(
@@ -67,13 +67,13 @@ def frontier_report(
     for zone in DEAD_ZONES:
         names = {"constraint": "shaped", "epsilon": epsilon, "dead_zone": zone}
         problems.append((names, partial(best_under_cantelli, dead_zone=zone)))
-    pool: list[Any] = []  # the policies of one problem help to solve the next
+    pool: list[Any] = []  # policies of one problem help to solve the next
     points, trained, total = [], [], len(problems) + len(runs)
     for names, solve in problems:
         label = ", ".join(f"{name} {value}" for name, value in names.items())
         progress(len(points), total, label)
         point: dict[str, Any] = names | dict.fromkeys(NUMBERS)
-        with suppress(Infeasible):  # no policy satisfies it: all numbers stay None
+        with suppress(Infeasible):  # all numbers stay None
             best = solve(mdp, limit, names["epsilon"], pool)
             point |= {"return": float(best.value), "upper_bound": float(best.upper_bound)}
             point |= _numbers(best.law, limit)
@@ -112,8 +112,8 @@ def grid_inputs(
     statistics: RunningStatistics | None,
     time: ArrayLike = 0,
 ) -> Float[Array, "case input"]:
-    """What a policy sees in every state with every spent cost, states first: rows x = (s, p, y)
-    with the pace p of a time, which is 1 without a clock. An observation is the state, one-hot."""
+    """The inputs x = (s, p, y) of a policy in every state with every spent cost, states first. s is
+    one-hot, and p is the pace at a time (1 without a clock)."""
     states, spent = np.meshgrid(np.arange(mdp.states), mdp.support, indexing="ij")
     observation = jnp.eye(environment.observation_size)[states.ravel()]
     spent_raw = jnp.asarray(spent.ravel(), jnp.float32)
@@ -128,12 +128,11 @@ def policy_law(
     policy: Policy,
     statistics: RunningStatistics | None = None,
 ) -> CostLaw:
-    """The exact law of the episode cost under a network that samples its actions, as in
-    training."""
+    """The exact law of the episode cost under a network that samples actions, as in training."""
 
     def chances(time: ArrayLike) -> Float[Array, "case action"]:
         distribution = policy(grid_inputs(environment, mdp, account, statistics, time))
-        assert isinstance(distribution, Categorical)  # a finite process has finitely many actions
+        assert isinstance(distribution, Categorical)  # finite processes have finitely many actions
         return jax.nn.softmax(distribution.logits)
 
     if account.clock is None:
@@ -145,7 +144,7 @@ def policy_law(
 
 
 def _numbers(law: CostLaw, limit: float) -> dict[str, float]:
-    """In raw units."""
+    """Numbers of a law, in raw units."""
     return {
         "violation_probability": law.violation(limit),
         "cost_mean": law.mean,
@@ -154,7 +153,7 @@ def _numbers(law: CostLaw, limit: float) -> dict[str, float]:
 
 
 def _comparable(run: Path, environment: Environment, limit: float) -> RunConfig:
-    """The configuration of a run, if its policies belong on this frontier."""
+    """The configuration of a run; raises if its policies cannot be compared with this frontier."""
     config = open_config(run)
     constraint = one_cost(config.constraint, "A frontier")
     discount = config.algorithm.estimation.cost_discount
@@ -180,7 +179,7 @@ def _trained(
     optima: dict[str, Any],
     pool: list[Any],
 ) -> dict[str, Any]:
-    """The policies of a run, evaluated exactly, and their distances from the optima."""
+    """The exact values of a run's policies, and their gaps to the optima."""
     policies = load_policies(config, run)
     dead_zone = getattr(config.algorithm, "dead_zone", None)
     best = {name: point["return"] for name, point in optima.items()}
@@ -188,7 +187,7 @@ def _trained(
     for seed in config.training.seeds:
         law = policy_law(config.environment, mdp, policies.account, *policies.of_seed(seed))
         value, numbers = law.expected_return, _numbers(law, limit)
-        # An epsilon that allows what the policy does
+        # An epsilon at which the policy is safe
         own = min(max(numbers["violation_probability"] * (1 + 1e-9), SMALLEST_EPSILON), 1.0)
         bound = None if dead_zone is None else law.guaranteed_violation(limit, dead_zone)
         seeds.append(

@@ -1,13 +1,13 @@
 """The paper's worst-case bounds (th:worst-case-violation, cor:recovery) with exact quantities, for
 one update of a policy in a finite environment.
 
-The policy sees the state alone. Let R_t be the discounted cost to come, m_t(s) = E[R_t | s] and
+The policy sees only the state. Let R_t be the discounted remaining cost, m_t(s) = E[R_t | s] and
 q_t(s) = E[R_t^2 | s]. The values of the cost and of the augmented cost at x = (s, g, y) are then
 
     V(x) = m_t(s),      V~(x) = 2 y m_t(s) + g_t q_t(s),
 
 so the expected advantages of a new policy are linear in y, and their largest absolute values over
-all augmented states are found at the smallest and the largest y that can be reached.
+all augmented states are at the smallest and the largest reachable y.
 
 With the radius delta of the trust region, K = sqrt(2 delta) gamma_c / (1 - gamma_c)^2 and mu_k, mu
 the means before and after the update, the paper's bounds are
@@ -32,18 +32,18 @@ Policy = Float[np.ndarray, "state action"]
 
 @dataclass(frozen=True)
 class Update:
-    """What one update did, in raw units: moments of the discounted episode cost before and after,
-    and the theorem's alpha = max_x |E_{a ~ new} A_old(x, a)|."""
+    """One update, in raw units: moments of the discounted episode cost before and after it, and the
+    theorem's alpha = max_x |E_{a ~ new} A_old(x, a)|."""
 
     old_mean: float
     surrogate_mean: float
-    """L_mu of the new policy: |mean - L_mu| <= K alpha is what the bounds rest on."""
+    """L_mu of the new policy; the bounds follow from |mean - L_mu| <= K alpha."""
     mean: float
     deviation: float
     alpha: float
-    """Of the cost."""
+    """alpha of the cost."""
     augmented_alpha: float
-    """Of the augmented cost."""
+    """alpha of the augmented cost."""
 
 
 def exact_update(mdp: FiniteMDP, old: Policy, new: Policy, discount: float) -> Update:
@@ -121,7 +121,7 @@ def one_step(
 def spent_range(
     mdp: FiniteMDP, discount: float
 ) -> tuple[Float[np.ndarray, "time state"], Float[np.ndarray, "time state"]]:
-    """The smallest and the largest y_t in each state; infinite where it cannot be reached."""
+    """The smallest and the largest y_t in each state; infinite in unreachable states."""
     lowest = np.full((mdp.horizon, mdp.states), np.inf)
     lowest[0, mdp.initial > 0] = 0
     highest = -lowest

@@ -1,9 +1,9 @@
-"""A policy as a file: numpy arrays or an ONNX graph, and the comparison of both with JAX.
+"""Policies as files of numpy arrays or ONNX graphs, and their comparison with JAX.
 
     observation [batch, obs], pace [batch], spent [batch]  ->  logits [batch, action], or mean and log_std
 
-The normaliser, the division by the limit and the clips are part of the file. The ONNX graph is
-built node by node from standard operators (opset 17) that every runtime has.
+The file includes the normaliser, the division by the limit and the clips. The ONNX graph is built
+node by node from standard operators (opset 17) that every runtime has.
 """
 
 import io
@@ -20,13 +20,13 @@ from canary.exporting import numpy_policy
 from canary.exporting.numpy_policy import STATISTICS
 from canary.exporting.trained_policy import INPUTS, TrainedPolicy
 
-OPSET, IR_VERSION = 17, 8  # of ONNX 1.12, so that older runtimes can read it
+OPSET, IR_VERSION = 17, 8  # those of ONNX 1.12, for older runtimes
 LAST = np.array([1])  # the axis after the batch
 TOLERANCE = 1e-5
 CHECKED_INPUTS = 512
 
 Implementation = Callable[[np.ndarray, np.ndarray, np.ndarray], dict[str, np.ndarray]]
-"""observation [case, obs], pace [case], spent [case] or, of several costs, [case, cost] -> outputs
+"""observation [case, obs], pace [case], spent [case] (several costs: [case, cost]) -> outputs
 [case, action]."""
 
 
@@ -44,7 +44,7 @@ def numpy_implementation(data: bytes) -> Implementation:
 
 
 class Graph:
-    """Nodes in order, and the constants that they use."""
+    """Nodes in order, and their constants."""
 
     def __init__(self, onnx: Any):
         self._onnx, self.nodes, self.constants = onnx, [], []
@@ -52,8 +52,7 @@ class Graph:
     def add(
         self, kind: str, *inputs: str | np.generic | np.ndarray, output: str = "", **attributes: Any
     ) -> str:
-        """Append an operator on tensors (names) and constants (arrays); returns its output's
-        name."""
+        """Append an operator on tensors (names) and constants (arrays). Returns the output's name."""
         output, names = output or f"{kind}_{len(self.nodes)}", []
         for place, value in enumerate(inputs):
             if not isinstance(value, str):
@@ -95,7 +94,7 @@ def onnx_bytes(trained: TrainedPolicy) -> bytes:
 
 
 def _add_inputs(graph: Graph, trained: TrainedPolicy) -> str:
-    """x = (s, p, y), what the network sees: normalised observation, pace, spent / limit."""
+    """x = (s, p, y), the network's input: normalised observation, pace, spent / limit."""
     observation, known = "observation", trained.metadata
     if (normaliser := known["normaliser"]) is not None:
         clip, floor = np.float32(normaliser["clip"]), np.float32(normaliser["floor"])
@@ -119,7 +118,7 @@ def _add_network(graph: Graph, x: str, trained: TrainedPolicy) -> None:
     reads = len(arrays["policy.network.weights[0]"]) // (1 + budgets)
     if (
         reads < trained.environment.observation_size + trained.account.size
-    ):  # it does not see its account
+    ):  # a network without the account
         x = graph.add("Slice", x, np.array([0]), np.array([reads]), LAST)
     if budgets:
         zero, one, scale = np.float32(0), np.float32(1), np.float32(known["spent_scale"])
@@ -177,13 +176,13 @@ FORMATS = {
 
 
 def random_inputs(trained: TrainedPolicy) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Observations with the normaliser's moments (else standard normal), and accounts on both
-    sides of every clip."""
+    """Observations with the normaliser's moments (or standard normal), and accounts on both sides
+    of every clip."""
     random, count = np.random.default_rng(0), CHECKED_INPUTS
     observation = random.standard_normal((count, trained.environment.observation_size))
     if (statistics := trained.statistics) is not None and statistics.count > 1:
         deviation = np.sqrt(np.asarray(statistics.squares, float) / float(statistics.count))
-        # Every eighth case lies about ten deviations out, where the normaliser clips
+        # Every eighth case is about ten deviations from the mean, where the normaliser clips
         observation *= deviation * np.where(np.arange(count) % 8, 1.0, 10.0)[:, None]
         observation += np.asarray(statistics.mean)
     near, far = random.uniform(0, 1.5, count), random.uniform(-15, 15, count)
@@ -196,8 +195,8 @@ def random_inputs(trained: TrainedPolicy) -> tuple[np.ndarray, np.ndarray, np.nd
 
 
 def check_parity(trained: TrainedPolicy, implementation: Implementation) -> dict[str, Any]:
-    """The largest differences between an implementation and JAX on random inputs; a CanaryError if
-    action distributions differ by more than 1e-5.
+    """The largest differences between an implementation and JAX on random inputs. Raises if action
+    distributions differ by more than 1e-5.
 
     `max_abs_difference` compares probabilities or, relative to max(1, |value|), means and log
     deviations. `max_output_difference` compares the raw outputs of the networks; float32 resolves

@@ -7,12 +7,12 @@
     episode.spent, episode.remaining
 
 A policy sees x = (s, p, y): the observation, the pace, and the cost spent so far in this episode in
-units of the limit. The pace is t / clock, or the cost discount g_t where the metadata has no
-`clock`. An `Episode` keeps that account. It takes the observations and returns the actions of the
-environment that the policy was trained in.
+units of the limit. The pace is t / clock, or the cost discount g_t if the metadata has no `clock`.
+An `Episode` computes pace and spent cost. It takes observations and returns actions of the
+environment in which the policy was trained.
 
-A changed file is refused by its digest. `load(path, sha256=...)` accepts only the policy with the
-digest that a certificate states.
+A changed file is refused because of its digest. `load(path, sha256=...)` accepts only the policy
+with the digest that a certificate states.
 """
 
 import hashlib
@@ -40,18 +40,18 @@ class NumpyPolicy:
 
     @property
     def limit(self) -> Any:
-        """A number; of several costs, an array with one for each."""
+        """A number; for several costs, an array."""
         limit = self.metadata["limit"]
         return np.array(limit, float) if isinstance(limit, list) else float(limit)
 
     @property
     def sha256(self) -> str:
-        """The digest of everything that determines how the policy behaves, as in certificates."""
+        """The digest of everything that determines the policy's behaviour, as in certificates."""
         return str(self.metadata["policy_sha256"])
 
     @property
     def interface(self) -> dict[str, Any] | None:
-        """How to convert observations and actions of the environment; None: they are the same."""
+        """Conversion of the environment's observations and actions; None: they are not converted."""
         return self.metadata["interface"]
 
     @property
@@ -60,19 +60,19 @@ class NumpyPolicy:
 
     @property
     def has_critics(self) -> bool:
-        """Whether `Episode.risk` has an answer during an episode."""
+        """Whether `Episode.risk` can be computed during an episode."""
         return self.metadata["critics"] is not None
 
     def start(self, seed: int | None = None) -> "Episode":
-        """A new episode; a `seed` makes its actions repeatable."""
+        """A new episode; with a `seed` its actions are reproducible."""
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
             raise ValueError(f"start() takes a whole number that is not negative, not {seed!r}.")
-        # Gymnasium's environments draw from default_rng(seed); this is another stream
+        # Another stream than default_rng(seed), from which Gymnasium's environments draw
         random = np.random.default_rng([secrets.randbits(63) if seed is None else seed, STREAM])
         return Episode(self, random)
 
     def inputs(self, observation: np.ndarray, pace: Any, spent: Any) -> np.ndarray:
-        """x = (s, p, y), what the networks see, for observations [..., obs] and raw `spent`."""
+        """The networks' input x = (s, p, y), for observations [..., obs] and raw `spent`."""
         seen = np.asarray(observation, np.float32)
         if (normaliser := self.metadata["normaliser"]) is not None:
             clip, floor = np.float32(normaliser["clip"]), np.float32(normaliser["floor"])
@@ -103,7 +103,7 @@ class NumpyPolicy:
             raise ValueError(f"{self.metadata['algorithm']} has no critics for this risk.")
         x = self.inputs(observation, pace, spent)
         y = np.asarray(spent, np.float32) / np.float32(self.limit)
-        # A fit can be a little below 0, which no cost is
+        # A fitted value can be slightly negative; costs are not
         value = np.maximum(self._network("critics", x, 0)[..., 0], 0)
         dead_zone = self.metadata["critics"]["dead_zone"]
         if dead_zone is not None:
@@ -123,7 +123,7 @@ class NumpyPolicy:
         return x
 
     def _first(self, x: np.ndarray, rows: int) -> np.ndarray:
-        """The input of a first layer with so many rows: the first entries of x, then their products
+        """The input of a first layer with `rows` rows: the first entries of x, then their products
         with each spent cost."""
         budgets = int(self.metadata["budgets"])
         x = x[..., : rows // (1 + budgets)]
@@ -135,7 +135,7 @@ class NumpyPolicy:
 
 def shaped_risk(value: np.ndarray, y: np.ndarray, dead_zone: float) -> np.ndarray:
     """Markov's bound for Canary: P(C > limit | x) <= E[X | x] = phi(y) + V_X(x), where `value` is the
-    critic V_X of the shaped cost to come and y the spent cost in limits."""
+    critic V_X of the remaining shaped cost and y the spent cost in limits."""
     return np.minimum(np.clip((y - dead_zone) / (1 - dead_zone), 0, 1) + value, 1)
 
 
@@ -148,16 +148,16 @@ def cantelli_risk(
     variance = y**2 + g * square - mean**2
     both = np.where(variance > 0, variance + (1 - mean) ** 2, 1)
     cantelli = np.where(mean < 1, variance / both, 1.0)
-    # Without a positive variance, Markov's bound: E[R] / (1 - y), R the cost to come
+    # Without a positive variance, Markov's bound: E[R] / (1 - y), R the remaining cost
     markov = np.minimum(g * value / np.where(y < 1, 1 - y, 1), 1.0)
     markov = np.where((y > 1) | ((y == 1) & (value > 0)), 1.0, markov)
     return np.where(variance > 0, cantelli, markov)
 
 
 class Episode:
-    """One episode: `act`, step the environment, `spend` the cost of the step, and so on.
+    """One episode: repeat `act`, a step of the environment, and `spend` with the cost of the step.
 
-    The account y_{t+1} = y_t + g_t c_t is in raw units and double precision.
+    The spent cost y_{t+1} = y_t + g_t c_t is in raw units and double precision.
     """
 
     def __init__(self, policy: NumpyPolicy, random: Any):
@@ -167,25 +167,25 @@ class Episode:
 
     @property
     def _pace(self) -> float:
-        """What the networks see of the time: t / clock, or g_t without a clock."""
+        """The networks' time input: t / clock, or g_t without a clock."""
         clock = self._policy.metadata["clock"]
         return self._discount if clock is None else self._time / clock
 
     @property
     def spent(self) -> Any:
-        """The (discounted) cost of this episode so far, in raw units; of several costs, an array."""
+        """The (discounted) cost of this episode so far, in raw units; an array for several costs."""
         return self._spent
 
     @property
     def remaining(self) -> Any:
-        """What may still be spent within the limit; negative above it."""
+        """The remaining cost within the limit; negative above it."""
         return self._limit - self._spent
 
     def act(self, observation: Any, deterministic: bool = False) -> Any:
-        """The action for this observation, as the environment takes it.
+        """The environment's action for this observation.
 
-        For a Gymnasium environment that is an action of its space. Otherwise it is an int, or a
-        vector that the environment clips to [-1, 1].
+        For a Gymnasium environment it is in the action space. Otherwise it is an int, or a vector
+        that the environment clips to [-1, 1].
         """
         if self._has_ended:
             raise ValueError("The episode has ended; start() begins another one.")
@@ -204,8 +204,8 @@ class Episode:
         return environment_action(action, self._policy.interface)
 
     def spend(self, cost: Any, ended: bool = False) -> None:
-        """Add the cost of the last action, also a cost of 0; `ended`: it was the last one. Several
-        costs are a list."""
+        """Add the cost of the last action, even if it is 0; several costs are a list. `ended` marks
+        the last step."""
         if not self._has_acted:
             raise ValueError("spend() was called without an action; call act(observation) first.")
         shape = np.shape(self._limit)
@@ -223,7 +223,7 @@ class Episode:
     def risk(self, observation: Any) -> float:
         """The critics' bound on the probability that this episode ends above the limit.
 
-        After `spend(cost, ended=True)` the answer is known: 1 above the limit, else 0.
+        After `spend(cost, ended=True)` it is 1 above the limit, else 0.
         """
         seen = self._checked(observation)
         if self._has_ended:
@@ -240,7 +240,7 @@ class Episode:
 
 
 def observation_row(observation: Any, interface: dict[str, Any] | None) -> np.ndarray:
-    """An observation of the environment as the row of numbers that the policy sees."""
+    """An observation of the environment as a row of numbers for the policy."""
     if interface is not None:
         return observation_rows([observation], interface)[0]
     try:
@@ -256,7 +256,7 @@ def observation_rows(observations: Sequence[Any], interface: dict[str, Any]) -> 
 
 
 def _entries(seen: Any, path: list[Any], kind: str, size: int, values: Any = ()) -> np.ndarray:
-    """A part of each row; counted values become one-hot by `values`, pairs (first value, count)."""
+    """A part of each row; counted ones become one-hot, with pairs (first value, count) in `values`."""
     where, is_counted = "".join(f"[{key!r}]" for key in path), kind == "counted"
     try:
         for key in path:
@@ -273,8 +273,8 @@ def _entries(seen: Any, path: list[Any], kind: str, size: int, values: Any = ())
 
 
 def environment_action(action: Any, interface: dict[str, Any] | None) -> Any:
-    """An action of the policy as the environment takes it: shifted to the first choice, or clipped
-    to [-1, 1] and scaled to the bounds. Actions of several environments have them as first axis."""
+    """The environment's action for one of the policy: shifted to the first choice, or clipped to
+    [-1, 1] and scaled to the bounds. With several environments, they are the first axis."""
     if interface is None:
         return action
     space, kind = interface["action"], np.dtype(interface["action"]["dtype"])
@@ -286,8 +286,8 @@ def environment_action(action: Any, interface: dict[str, Any] | None) -> Any:
 
 
 def load(path: str | os.PathLike | BinaryIO, sha256: str | None = None) -> NumpyPolicy:
-    """The policy in an .npz file. A changed file is refused, and with `sha256`, the digest that a
-    certificate states, so is any other policy."""
+    """The policy in an .npz file. A changed file is refused; with `sha256`, the digest that a
+    certificate states, any other policy is refused too."""
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = dict(archive)
@@ -297,7 +297,7 @@ def load(path: str | os.PathLike | BinaryIO, sha256: str | None = None) -> Numpy
         stated, facts = metadata.pop("file_sha256"), {n: metadata[n] for n in metadata["facts"]}
         if digest(metadata, arrays) != stated or digest(facts, arrays) != metadata["policy_sha256"]:
             raise ValueError("its content does not match its digest")
-    except Exception as error:  # damage can fail anywhere in the readers of zip, numpy and JSON
+    except Exception as error:  # any reader (zip, numpy, JSON) can fail on damage
         raise ValueError(
             f"{path} is not an intact exported policy ({error}); export it again."
         ) from error
@@ -319,6 +319,6 @@ def digest(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
 
 
 def probabilities(logits: np.ndarray) -> np.ndarray:
-    """softmax in double precision, so that the probabilities sum to 1 for `choice`."""
+    """Softmax in double precision, so that the probabilities sum to 1 as `choice` requires."""
     shifted = np.exp(logits.astype(float) - logits.max(-1, keepdims=True))
     return shifted / shifted.sum(-1, keepdims=True)

@@ -24,8 +24,8 @@ def export_run(
     """Write the policy of a seed (default: the first) after `step` steps (default: the newest) to
     `out` (default: below the run's `exports/`).
 
-    The file is compared with JAX before it is written. Returns the metadata, the digests and the
-    largest differences. `config` is the run's, opened already.
+    The policy is compared with JAX before the file is written. Returns the metadata, the digests
+    and the largest differences. `config` is the run's opened configuration.
     """
     name = canonical(format, FORMATS, "export format")
     chosen = FORMATS[name]
@@ -42,7 +42,7 @@ def export_run(
     files.make_folder(path.parent)
     files.write_atomically(path, data)
     digest = hashlib.sha256(data).hexdigest()
-    note = f"{digest}  {path.name}\n"  # as sha256sum writes and checks it
+    note = f"{digest}  {path.name}\n"  # the format of sha256sum
     files.write_atomically(path.with_name(f"{path.name}.sha256"), note.encode())
     return {
         **trained.metadata,

@@ -1,7 +1,7 @@
-"""The frozen policy of one seed, with all that it needs to act.
+"""The frozen policy of one seed, ready to act.
 
-`start()` begins an episode with the numpy handle that exports have (`numpy_policy`), so a policy acts
-alike inside and outside of a run.
+`start()` begins an episode with the same numpy handle as in exports (`numpy_policy`), so a policy
+acts alike in a run and in an export.
 """
 
 from dataclasses import dataclass, field
@@ -29,11 +29,11 @@ class TrainedPolicy:
     statistics: RunningStatistics | None
     account: CostAccount
     environment: Environment
-    """What it was trained in."""
+    """The environment of training."""
     critics: RiskCritics | None = None
-    """For the risk estimate; None for algorithms without such critics."""
+    """Critics of the risk estimate; None for algorithms without them."""
     about: dict[str, Any] = field(default_factory=dict)
-    """Where it comes from, as plain data for the metadata of an export."""
+    """Origin of the policy, as plain data for the metadata of an export."""
 
     @cached_property
     def identity(self) -> Identity:
@@ -41,12 +41,12 @@ class TrainedPolicy:
 
     @property
     def sha256(self) -> str:
-        """The digest of everything that determines its behaviour, as in certificates and exports."""
+        """The digest of everything that determines the behaviour, as in certificates and exports."""
         return self.identity.sha256
 
     @property
     def interface(self) -> dict[str, Any] | None:
-        """How an episode converts observations and actions of the environment; None: it does not."""
+        """Conversion of the environment's observations and actions; None: they are not converted."""
         return getattr(self.environment, "policy_interface", None)
 
     def distribution(
@@ -55,19 +55,19 @@ class TrainedPolicy:
         pace: Float[Array, "case"],
         spent: Float[Array, "case ..."],
     ) -> Distribution:
-        """The distribution of the actions, with which every export is compared."""
+        """The action distribution, with which every export is compared."""
         x = policy_inputs(observation, spent, pace, self.account, self.statistics)
         return self.policy(x)
 
     @property
     def outputs(self) -> list[str]:
-        """The names of its parameters, which are the outputs of an export."""
+        """The names of the distribution's parameters, which are the outputs of an export."""
         is_discrete = isinstance(self.environment.action_space, Discrete)
         return ["logits"] if is_discrete else ["mean", "log_std"]
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
-        """Everything but the arrays, as JSON data for exports."""
+        """Everything except the arrays, as JSON data for exports."""
         identity = self.identity
         own = {
             "format": FORMAT,
@@ -80,5 +80,5 @@ class TrainedPolicy:
         return self.about | identity.facts | own
 
     def start(self, seed: int | None = None) -> Episode:
-        """A new episode; a `seed` makes its actions repeatable."""
+        """A new episode; with a `seed` its actions are reproducible."""
         return NumpyPolicy(self.metadata, self.identity.arrays).start(seed)

@@ -79,7 +79,7 @@ class EpisodeWindow(eqx.Module):
     """Episodes recorded by the last batch."""
 
     def by_cost(self) -> "list[EpisodeWindow]":
-        """The window as each cost sees it."""
+        """A window for each cost."""
         return by_cost(self, self.cost.ndim > 1, lambda window: (window.cost,))
 
 

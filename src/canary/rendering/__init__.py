@@ -1,1 +1,1 @@
-"""Videos of episodes: recorded states in, pictures and the bytes of a video file out."""
+"""Videos of episodes: from recorded states to pictures and the bytes of a video file."""

@@ -1,7 +1,7 @@
-"""EcoAnt in perspective: a camera follows the torso, and its path lies on the floor.
+"""EcoAnt in perspective: a camera follows the torso, whose path is drawn on the floor.
 
-MuJoCo says where the parts of the body are. They are drawn as thick lines, the farthest first, so
-no graphics library is needed.
+MuJoCo gives the positions of the parts of the body. They are drawn as thick lines, the farthest
+first, so no graphics library is needed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,9 +17,9 @@ from canary.rendering.panel import BLUE, INK, Picture, RecordedEpisode, pixels, 
 
 DISTANCE, HEIGHT, AZIMUTH, ELEVATION = 4.0, 0.35, np.radians(115), np.radians(-24)
 HALF_VIEW = np.tan(np.radians(22.5))  # half the side of the picture at distance 1
-NEAREST = 0.5  # metres; nothing nearer to the camera is drawn
+NEAREST = 0.5  # metres; nearer parts are not drawn
 SMOOTHING = 12  # steps before and after over which the camera averages the ant's position
-TILE, REACH = 2, 12  # metres: a square of the floor, and how much floor is drawn in each direction
+TILE, REACH = 2, 12  # metres: side of a floor square, and extent of the floor in each direction
 OUTLINE, SHORTEST = 0.015, (1e-3, 0, 0)  # metres
 FLOOR, GRID, SHADOW = "#eceff1", "#d9dee2", "#c6ccd1"
 
@@ -29,7 +29,7 @@ Lines = Float[np.ndarray, "line 2 3"]
 def draw(
     environment: EcoAnt, episode: RecordedEpisode, moments: Sequence[int], size: int
 ) -> Iterator[Picture]:
-    """Floor, path, shadows and body at each moment."""
+    """Draw floor, path, shadows and body at each moment."""
     mujoco, model = require("mujoco"), environment.model
     data, kind = mujoco.MjData(model), model.geom_type
     parts = np.flatnonzero(kind != mujoco.mjtGeom.mjGEOM_PLANE)
@@ -47,7 +47,7 @@ def draw(
         data.qpos[:] = position[now]
         mujoco.mj_kinematics(model, data)
         axis = model.geom_size[parts, 1:2] * data.geom_xmat.reshape(-1, 3, 3)[parts, :, 2]
-        axis[~is_capsule] = SHORTEST  # a ball is a line too
+        axis[~is_capsule] = SHORTEST  # a ball is a very short line
         limbs = data.geom_xpos[parts, None] + np.stack([-axis, axis], 1)
         past = path[times[times <= now]]
         grid.set(segments=seen(tiles(centre[now]), centre[now])[0], color=GRID, linewidth=1)
@@ -67,7 +67,7 @@ def draw(
 def seen(
     lines: Lines, centre: Float[np.ndarray, "3"]
 ) -> tuple[Float[np.ndarray, "line 2 2"], Float[np.ndarray, "line"]]:
-    """Lines in the picture, whose sides are at -1 and 1, and how far away they are."""
+    """Lines in the picture, with sides at -1 and 1, and their distances from the camera."""
     level = np.array([np.cos(AZIMUTH), np.sin(AZIMUTH), 0.0])
     forward = np.cos(ELEVATION) * level + np.array([0, 0, np.sin(ELEVATION)])
     right = np.cross(forward, [0, 0, 1]) / np.cos(ELEVATION)
@@ -81,7 +81,7 @@ def seen(
 
 
 def tiles(centre: Float[np.ndarray, "3"]) -> Lines:
-    """The sides of the squares of floor around a place."""
+    """The sides of the floor squares around a place."""
     x, y = np.mgrid[-REACH:REACH:TILE, -REACH:REACH:TILE]
     corners = np.stack([x, y, 0 * x], -1).reshape(-1, 1, 3) + TILE * np.round(centre / TILE)
     sides = TILE * np.eye(3)[:2]
@@ -89,6 +89,6 @@ def tiles(centre: Float[np.ndarray, "3"]) -> Lines:
 
 
 def smoothed(path: Float[np.ndarray, "time 3"]) -> Float[np.ndarray, "time 3"]:
-    """Moving averages, so that the camera glides."""
+    """Moving averages of a path, for a smooth camera."""
     padded = np.pad(path, ((SMOOTHING, SMOOTHING), (0, 0)), "edge")
     return np.lib.stride_tricks.sliding_window_view(padded, 2 * SMOOTHING + 1, 0).mean(-1)

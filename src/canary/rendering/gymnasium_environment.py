@@ -1,7 +1,7 @@
-"""A Gymnasium environment by its own renderer, `render_mode="rgb_array"`.
+"""Draw a Gymnasium environment with its own renderer, `render_mode="rgb_array"`.
 
-Training makes environments without a renderer, which costs time and may need a screen. So one more
-is made with a renderer, and the episode is played again in it by its seed and actions.
+Training makes environments without a renderer, because it costs time and may need a screen. For a
+video another environment is made with a renderer, and its episode is replayed by seed and actions.
 """
 
 import warnings
@@ -25,8 +25,7 @@ INSTEAD = "or pass a drawing of your own, run.video(drawing=...), see docs/rende
 def draw(
     environment: GymnasiumEnvironment, episode: RecordedEpisode, moments: Sequence[int], size: int
 ) -> Iterator[Picture]:
-    """A picture per moment. A warning says where the replayed episode differs from the recorded
-    one."""
+    """A picture per moment. Warns if the replayed episode differs from the recorded one."""
     is_same, film = True, episode.states.inner
     taken = shots(environment, film.identity[0], film.action[1:], moments)
     for now, (picture, seen) in zip(moments, taken, strict=True):
@@ -43,7 +42,7 @@ def draw(
 
 
 def check_graphics(environment: GymnasiumEnvironment) -> None:
-    """Raise a sentence if it cannot be drawn here, before any episode is played."""
+    """Raise if the environment cannot be drawn here, before any episode is played."""
     next(shots(environment, np.zeros(2, np.uint32), np.zeros((0, 1)), [0]))
 
 
@@ -53,9 +52,9 @@ def shots(
     actions: Float[np.ndarray, "time action"],
     moments: Sequence[int],
 ) -> Iterator[tuple[Image.Image, Float[np.ndarray, "obs"]]]:
-    """Play an episode again; a picture and the observation at each of these times, which increase.
+    """Replay an episode; yields a picture and the observation at each of these increasing times.
 
-    An environment that does not follow its seed may end earlier than it did; it then stays there.
+    If the environment does not follow its seed and ends earlier, the last picture is repeated.
     """
     recipe, sizes, time = environment.recipe, environment.sizes, 0
     one = Episodes(recipe, 1, sizes)
@@ -75,7 +74,7 @@ def shots(
         time = moment
         try:
             picture = Image.fromarray(one.players[0].environment.render()).convert("RGB")
-        except Exception as error:  # of the environment, or of a missing package or screen
+        except Exception as error:  # from the environment, a missing package or a missing screen
             screen = " (without a screen set MUJOCO_GL=egl)" if "OpenGL" in str(error) else ""
             raise CanaryError(
                 f"{recipe.label} cannot be drawn here ({describe(error)}){screen}; repair that, "

@@ -25,7 +25,7 @@ from canary.rendering.panel import (
 COLOURS, SHORE, CRACK = {"H": "#a9d3ee", "G": "#d2e8da"}, "#d5dee6", "#6faedb"
 SNOW = "#f3f7fa"
 GOLDEN_ANGLE = np.pi * (3 - np.sqrt(5))
-# In parts of a tile, y downwards
+# In tiles, y downwards
 CRACKS = (
     ((0.12, 0.3), (0.32, 0.36), (0.45, 0.2), (0.62, 0.3), (0.88, 0.16)),
     ((0.32, 0.36), (0.38, 0.58), (0.24, 0.84)),
@@ -39,7 +39,7 @@ BEAK = ((0.115, -0.03), (0.215, 0.015), (0.115, 0.05))
 def draw(
     environment: IcyLake, episode: RecordedEpisode, moments: Sequence[int], size: int
 ) -> Iterator[Picture]:
-    """The lake fills the picture; the path is drawn up to each moment."""
+    """Draw the lake, and the path up to each moment."""
     rows = environment.rows
     columns, half = len(rows[0]), max(len(rows), len(rows[0])) / 2
     axes, tile = square(size, np.array([columns, len(rows)]) / 2, half, SHORE), size / (2 * half)
@@ -68,7 +68,7 @@ def draw(
 
 
 def walk(positions: np.ndarray, columns: int) -> Float[np.ndarray, "time 2"]:
-    """The place (x, y in tiles) of each step; visits of one tile lie on a spiral in it."""
+    """The position (x, y in tiles) of each step; repeated visits of a tile form a spiral in it."""
     visits: Counter[int] = Counter()
     most = max(Counter(positions.tolist()).values())
     places = np.empty((len(positions), 2))

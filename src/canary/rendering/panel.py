@@ -1,6 +1,6 @@
 """Episodes side by side: caption, picture, and the cost so far against the limit, red above it.
 
-Pictures are made by matplotlib at 72 dots per inch, so lines and letters in points are in pixels.
+matplotlib draws at 72 dots per inch, so that a point is a pixel.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,15 +18,15 @@ from matplotlib.transforms import IdentityTransform
 from canary.environments.protocol import EnvironmentState
 from canary.errors import CanaryError
 
-# Blue, red, grey and green are those of the report's figures. Red always means: above the limit.
+# Blue, red, grey and green of the report's figures. Red always means: above the limit.
 INK, GREY, PALE, WHITE = "#26323d", "#8a8a8a", "#f2f3f5", "#ffffff"
 BLUE, RED, GREEN = "#2f6db5", "#c8443c", "#3a9a5b"
 AMBER, CANARY = "#e8962e", "#fbd24b"
 
-SIZE, MARGIN = 480, 24  # of a picture, and around it
+SIZE, MARGIN = 480, 24  # side of a picture, and margin around it
 HEADING, CAPTION, ACCOUNT, CHART = 50, 52, 40, 100  # heights of the other stripes
 HEIGHT = HEADING + CAPTION + SIZE + ACCOUNT + CHART + MARGIN
-TOP = HEADING + CAPTION  # of the pictures
+TOP = HEADING + CAPTION  # upper edge of the pictures
 FRAME = np.pad(np.zeros((SIZE - 8, SIZE - 8), bool), 4, constant_values=True)
 
 Picture = UInt8[np.ndarray, "height width 3"]
@@ -38,12 +38,12 @@ class RecordedEpisode:
     in raw units."""
 
     caption: str
-    """Such as "worst of 200 episodes"."""
+    """A text such as "worst of 200 episodes"."""
     seed: int
     number: int
-    """It is episode `number` of seed `seed` in the evaluation."""
+    """The index of the episode among those of seed `seed` in the evaluation."""
     states: EnvironmentState
-    """The first axis of every leaf is the time."""
+    """The states; the first axis of every leaf is time."""
     spent: Float[np.ndarray, "time"]
     reward: Float[np.ndarray, "time"]
 
@@ -58,7 +58,7 @@ class RecordedEpisode:
 
 Drawing = Callable[[Any, RecordedEpisode, Sequence[int], int], Iterator[Picture]]
 """`draw(environment, episode, moments, size)` yields a (size, size, 3) uint8 picture for each
-moment. Moments are increasing times between 0 and the episode's length."""
+moment. Moments are increasing times from 0 to the episode's length."""
 
 
 def blank(width: int, height: int, colour: str = WHITE) -> Figure:
@@ -68,7 +68,7 @@ def blank(width: int, height: int, colour: str = WHITE) -> Figure:
 
 
 def square(size: int, centre: np.ndarray, half: float, colour: str) -> Axes:
-    """A square picture of the places at most `half` away from the centre, y upwards."""
+    """A square picture, `half` in each direction from the centre, y upwards."""
     axes = blank(size, size, colour).add_axes((0, 0, 1, 1))
     axes.set(xlim=(centre[0] - half, centre[0] + half), ylim=(centre[1] - half, centre[1] + half))
     axes.set_axis_off()
@@ -76,13 +76,13 @@ def square(size: int, centre: np.ndarray, half: float, colour: str) -> Axes:
 
 
 def pixels(figure: Any) -> Picture:
-    """The figure as it is now."""
+    """The pixels of the figure."""
     figure.canvas.draw()
     return np.asarray(figure.canvas.buffer_rgba())[..., :3].copy()
 
 
 def frame_moments(length: int, most: int) -> list[int]:
-    """The times of at most `most` frames: every step or every 2nd, 3rd, ..., and always the last."""
+    """The times of at most `most` frames: every step, or every 2nd, 3rd, ... step, and the last."""
     stride = max(1, -(-length // max(1, most - 1)))
     return [*range(0, length, stride), length]
 
@@ -96,7 +96,7 @@ def compose(
     title: str,
     moments: Sequence[int],
 ) -> Iterator[Picture]:
-    """A frame per moment with all episodes side by side; one that has ended shows its last state."""
+    """A frame per moment with all episodes side by side; an ended one shows its last state."""
     top = 1.12 * max(limit, *(float(np.max(episode.spent)) for episode in episodes))
     span, width = max(one.length for one in episodes), len(episodes) * (SIZE + MARGIN) + MARGIN
     frame = blank(width, HEIGHT)
@@ -124,7 +124,7 @@ def compose(
 
 
 class _Column:
-    """One episode: caption, picture, cost, and the cost so far as a staircase over time."""
+    """One episode: caption, picture, cost, and a step plot of the cost over time."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class _Column:
 
 
 def _write(frame: Figure, x: float, y: float, text: str, **style: Any) -> Text:
-    """Text at a place in pixels from the upper left corner."""
+    """Write text at a place in pixels from the upper left corner."""
     style = {"va": "top", "color": INK, "transform": IdentityTransform()} | style
     return frame.text(x, HEIGHT - y, text, None, **style)
 

@@ -1,4 +1,4 @@
-"""PointGoal from above, in true sizes: hazards, goal, vase and path; steps that cost are amber."""
+"""PointGoal from above, to scale: hazards, goal, vase and path; steps that cost are amber."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -26,14 +26,14 @@ from canary.rendering.panel import (
 
 ROBOT_RADIUS, VASE_SIDE, MARGIN = 0.1, 0.2, 0.2  # metres
 FLOOR, OUTSIDE, GRID = "#f6f7f8", "#e9ecee", "#e3e7ea"
-TRAIL = 150  # steps after which the path has faded
+TRAIL = 150  # steps over which the path fades
 FRONT = np.array([(1.55, 0), (0.75, 0.62), (0.75, -0.62)])  # of the robot, in its radii
 
 
 def draw(
     environment: PointGoal, episode: RecordedEpisode, moments: Sequence[int], size: int
 ) -> Iterator[Picture]:
-    """One view for the whole episode: the arena, and wherever else the robot goes."""
+    """Draw the arena and all places of the robot, in one view for the whole episode."""
     scene, is_costly = episode.states.inner, np.asarray(episode.states.cost) > 0
     path = np.asarray(scene.robot.position)
     centre, half = view(path)
@@ -64,7 +64,7 @@ def draw(
 
 
 def view(positions: Float[np.ndarray, "time 2"]) -> tuple[Float[np.ndarray, "2"], float]:
-    """Centre and half the side of the smallest square that shows the arena and every position."""
+    """Centre and half-side of the smallest square that shows the arena and every position."""
     low = np.minimum(positions.min(0), -ARENA) - MARGIN
     high = np.maximum(positions.max(0), ARENA) + MARGIN
     return (low + high) / 2, float((high - low).max()) / 2

@@ -21,24 +21,24 @@ from canary.runs import files
 from canary.runs.policies import EvaluationPlan, FrozenPolicies, play
 
 Progress = Callable[[int, int, str], None]
-"""Called with the frames drawn, their number (0: not known yet), and what is being done."""
+"""Called with the number of drawn frames, of all frames (0: not known yet), and what is done."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VideoRequest:
-    """What to draw, and into which file."""
+    """Choices of a video."""
 
     path: str | Path | None = None
     """A .gif or .mp4 file; None: video.gif in the run directory."""
     drawing: Drawing | None = None
-    """How to draw an environment that canary has no drawing of."""
+    """A drawing of an environment that canary cannot draw."""
     most_frames: int = 300
-    """Longer episodes are shown every 2nd, 3rd, ... step."""
+    """Largest number of frames; longer episodes show every 2nd, 3rd, ... step."""
     progress: Progress = lambda done, total, what: None
 
 
 def drawing_for(environment: Any) -> Drawing:
-    """The drawing that an environment names, if it can work here."""
+    """The drawing that an environment names; raises if it cannot be used here."""
     drawing = getattr(environment, "drawing", None)
     if drawing is None:
         raise CanaryError(
@@ -61,10 +61,10 @@ def play_and_film(
     run: Path,
     report: Callable[[int, int], None] = lambda seed, count: None,
 ) -> tuple[pl.DataFrame, float, dict[str, Any]]:
-    """Play the evaluation and draw its worst and median episode: the table of episodes, the seconds
-    it took, and what was drawn as JSON data.
+    """Play the evaluation and draw its worst and median episode. Returns the table of episodes, the
+    seconds it took, and JSON data about the video.
 
-    Mistakes in the request are found before any episode is played. One program evaluates and
+    Mistakes in the request are found before any episode is played. The same program evaluates and
     records, so the recorded episodes are the evaluated ones.
     """
     config, path = policies.config, Path(request.path or run / "video.gif")
@@ -107,8 +107,8 @@ def play_and_film(
 def choose(table: pl.DataFrame) -> dict[str, dict[str, Any]]:
     """The worst and the median of all episodes by cost, over all seeds.
 
-    Ties are broken by return: the worst has the least. The median is an episode that was played, of
-    an even number the lower one; of several with its cost, one of middling return.
+    Among equal costs, the worst episode has the lowest return and the median episode a middle one.
+    For an even number of episodes the median is the lower of the two.
     """
     order = table.sort("cost", "return", descending=[True, False], maintain_order=True)
     middle = table["cost"].sort()[(len(table) - 1) // 2]
@@ -120,7 +120,7 @@ def choose(table: pl.DataFrame) -> dict[str, dict[str, Any]]:
 
 
 def filming_player(policies: FrozenPolicies, plan: EvaluationPlan) -> Any:
-    """A player of this evaluation that can film its episodes."""
+    """A player for this evaluation that can film its episodes."""
     environment, account = policies.config.environment, policies.account
     return make_player(environment, account, deterministic=plan.deterministic, filming=True)
 
@@ -128,7 +128,7 @@ def filming_player(policies: FrozenPolicies, plan: EvaluationPlan) -> Any:
 def recorded(
     policies: FrozenPolicies, plan: EvaluationPlan, row: dict[str, Any], caption: str, player: Any
 ) -> RecordedEpisode:
-    """The evaluated episode of a row, with all its states."""
+    """The evaluated episode of a row, with all states."""
     number = row["episode"]
     keys = plan.keys(row["seed"], number // plan.batch * plan.batch)
     film = player.film(*policies.of_seed(row["seed"]), keys, number % plan.batch)

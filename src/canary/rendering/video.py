@@ -1,4 +1,4 @@
-"""Frames as the bytes of a GIF (Pillow) or of an H.264 MP4 (PyAV, which ships ffmpeg)."""
+"""Encode frames as a GIF (Pillow) or as an H.264 MP4 (PyAV, which includes ffmpeg)."""
 
 import io
 import itertools
@@ -12,12 +12,12 @@ from PIL import Image
 from canary.errors import CanaryError
 from canary.rendering.panel import Picture
 
-SECONDS, SLOWEST, FASTEST = 12, 4, 25  # a video's length, within these frames per second
-REST = 2.0  # seconds for which the last frame stays
+SECONDS, SLOWEST, FASTEST = 12, 4, 25  # a video's length; limits of its frames per second
+REST = 2.0  # seconds of the last frame
 
 
 def video_format(name: str) -> str:
-    """gif or mp4, by the ending of a file name; a sentence if it cannot be written here."""
+    """gif or mp4, from a file name; raises if it cannot be written here."""
     ending = name.rpartition(".")[2].lower() if "." in name else ""
     if ending not in ("gif", "mp4"):
         raise CanaryError(f"A video is a .gif or .mp4 file, not {name!r}.")
@@ -27,13 +27,13 @@ def video_format(name: str) -> str:
 
 
 def frame_rate(count: int) -> float:
-    """Frames per second for a video of so many frames; a GIF counts in hundredths of a second."""
+    """Frames per second for a video of `count` frames; a GIF counts in hundredths of a second."""
     rate = min(max(count / SECONDS, SLOWEST), FASTEST)
     return 100 / round(100 / rate)
 
 
 def encode(frames: Iterable[Picture], format: str, rate: float) -> bytes:
-    """The whole file; the last frame stays for a while."""
+    """The whole file; the last frame is shown for `REST` seconds."""
 
     def with_rest() -> Iterator[Picture]:
         for frame in frames:
@@ -44,10 +44,10 @@ def encode(frames: Iterable[Picture], format: str, rate: float) -> bytes:
 
 
 def _gif(frames: Iterator[Picture], rate: float) -> bytes:
-    """One palette for all frames and no dithering: plain colours stay plain, files stay small.
-    Pillow stores a frame that is repeated once, with a longer duration."""
+    """A GIF with one palette for all frames and no dithering, which keeps colours plain and files
+    small. Pillow stores a repeated frame once, with a longer duration."""
     first = next(frames)
-    # The palette depends on late frames too, so all frames are kept, compressed
+    # The palette depends on all frames, so they are kept, compressed
     packed = [zlib.compress(frame.tobytes(), 1) for frame in itertools.chain([first], frames)]
 
     def unpack(data: bytes) -> Image.Image:
@@ -65,7 +65,7 @@ def _gif(frames: Iterator[Picture], rate: float) -> bytes:
 
 
 def _mp4(frames: Iterator[Picture], rate: float) -> bytes:
-    """H.264 in yuv420p, which every player shows; it needs even sides."""
+    """H.264 in yuv420p, which every player supports; it needs even sides."""
     av, file, first = _av(), io.BytesIO(), next(frames)
     height, width = (side // 2 * 2 for side in first.shape[:2])
     with av.open(file, "w", format="mp4") as container:

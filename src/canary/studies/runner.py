@@ -203,7 +203,7 @@ def _write_study(folder: Path, name: str, study: Study, rows: list[dict[str, Any
 def _reproduce_points(
     name: str, study: Study, folder: Path, request: Request, quiet: bool
 ) -> dict[str, Path]:
-    """Compute the missing points of a study without rows, whose module defines them."""
+    """Compute the missing points of a study without rows."""
     module = import_module(VIEWS[study.view])
     request.check_names(name, module.PARTS)
     for option, value in (("--steps", request.steps), ("--preset", request.preset)):

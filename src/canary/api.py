@@ -10,8 +10,8 @@ For example:
     episode.spend(cost)  # the cost of that step
 
 A function of a run takes the run or its path, and is also a method of `Run`. All arguments are
-checked by their types before anything runs. The environment arguments of
-`canary.load` apply to everything that is done with the run.
+checked by their types before anything runs. The environment arguments of `canary.load` apply to
+everything that is done with the run.
 """
 
 import contextlib

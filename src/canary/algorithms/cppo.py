@@ -5,8 +5,8 @@
 G_t = y_t + g_t V^C(x_t) predicts the cost of the whole episode at step t. The policy follows A -
 penalty with
 
-    state   penalty_t = lambda / eps * (G_t - eta)+                          the published code
-    post    penalty_t = lambda / eps * GAE of the tail excess (G - eta)+     as the Lagrangian
+    state   penalty_t = lambda / eps * (G_t - eta)+                          as published
+    post    penalty_t = lambda / eps * GAE of the tail excess (G - eta)+     for the Lagrangian
 
 The first depends on the state alone, as a baseline does, so its expected policy gradient is zero
 and the constraint has no effect. The second depends on the action. A proportional-integral controller

@@ -4,9 +4,9 @@
 
 (paper eq. rockafellar; after Zhang et al., "CVaR-Constrained Policy Optimization"). The minimiser
 is eta = VaR_eps(C), and by the envelope theorem the gradient may hold it fixed. With y_t the cost
-spent so far and q_i(x) quantiles of the remaining cost, V^h(x_t) = mean_i (y_t + g_t q_i(x_t) -
-eta)+ estimates E[(C - eta)+ | x_t]. GAE on V^h gives the advantage of the tail excess; Z^h is its
-surrogate change. In units of the limit:
+spent so far and q_i(x) quantiles of the remaining cost,
+V^h(x_t) = mean_i (y_t + g_t q_i(x_t) - eta)+ estimates E[(C - eta)+ | x_t]. GAE on V^h gives the
+advantage of the tail excess; Z^h is its surrogate change. In units of the limit:
 
     L = eta + E[(C - eta)+] / eps - 1 + Z^h / eps
 

@@ -2,9 +2,9 @@
 
     A(x, a) = (A^r / sd(A^r) - p(x) A^c / sd(A^c)) / (1 + p(x)),    p(x) = lambda w(x)
 
-A^c is the advantage of the priced cost and p(x) its price: lambda everywhere (PPO-Lagrangian, w =
-1), or lambda times a weight of the state (Canary). Each advantage is in units of its own deviation,
-so p / (1 + p) is the constraint's share of the step in a state, for any units of reward and cost.
+A^c is the advantage of the priced cost and p(x) its price: lambda everywhere (w = 1, PPO-Lagrangian)
+or lambda times a weight of the state (Canary). Each advantage is in units of its own deviation, so
+p / (1 + p) is the constraint's share of the step in a state, for any units of reward and cost.
 Dividing by 1 + p gives all states similar weight. Without it a few states at risk would outweigh
 the others, and the policy would forget how to earn reward in safe states.
 

@@ -23,9 +23,9 @@ l = d / (s^2 + d^2) makes the capital grow fastest if the mean is d away from th
 variance is s^2. Both are estimated from earlier episodes and start at the scale of the limit. The
 standard error of the mean is added to d, so that there are bets on a mean near the limit.
 
-**From order statistics** X(1) >= X(2) >= ... of the costs, at one look. VaR_s = inf{x : P(C > x) <=
-s}. If k violations in n episodes would show P <= s, then VaR <= X(k+1); if k would show P > s, then
-VaR >= X(k). Each statement is about one event, so it has the confidence of the bound on P.
+**From order statistics** X(1) >= X(2) >= ... of the costs, at one look. With
+VaR_s = inf{x : P(C > x) <= s}: if k violations in n episodes would show P <= s, then VaR <= X(k+1);
+if k would show P > s, then VaR >= X(k). Each statement has the confidence of the bound on P.
 
 The tail mean of the worst share s (CVaR for s < 1, the mean for s = 1) needs the largest possible
 cost b. Integrate an upper bound on the survival function S(x) = P(C > x), as Anderson (1969) did

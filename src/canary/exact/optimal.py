@@ -227,10 +227,10 @@ def best_under_cantelli(
     """max J subject to B <= 0 and E[X] <= b, by branch and bound over the mean of X.
 
     (X, b) is (C, limit) or, with a dead zone, (phi_d(C / limit), 1). For policies with mean in
-    [low, high], a chord of mu^2 instead of its tangent relaxes the constraint: it adds (high -
-    low)^2 / (4 epsilon) to the tangent's bound at the midpoint. Intervals whose relaxed optimum is
-    no better than the best known policy are dropped, the others are halved. So the optimum is
-    global, with a known gap.
+    [low, high], a chord of mu^2 instead of its tangent relaxes the constraint: it adds
+    (high - low)^2 / (4 epsilon) to the tangent's bound at the midpoint. Intervals whose relaxed
+    optimum is no better than the best known policy are dropped, the others are halved. So the
+    optimum is global, with a known gap.
     """
     pool = [] if pool is None else pool
     variable, ceiling = bounded_variable(mdp.support, limit, dead_zone)

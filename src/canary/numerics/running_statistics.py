@@ -30,7 +30,7 @@ def initial_statistics(size: int) -> RunningStatistics:
 
 def merge(statistics: RunningStatistics, batch: Float[Array, "*batch obs"]) -> RunningStatistics:
     """The statistics of all observations so far. Entries that are not sane count as the mean,
-    because one of them would make it useless for ever."""
+    which they would destroy."""
     rows = batch.reshape(-1, batch.shape[-1])
     rows = jnp.where(sane(rows), rows, statistics.mean)
     count = statistics.count + rows.shape[0]

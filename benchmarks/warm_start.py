@@ -59,7 +59,7 @@ def main(
     )
     runs, batch = (scratch, warm), scratch.config.training.batch
     final = [run.evaluate(1000) for run in runs]
-    shares = []
+    shares, total = [], np.zeros(2)
     for index, seed in enumerate(SEEDS):
         tables = [run.episodes.filter(pl.col("seed") == seed) for run in runs]
         late = tables[0].filter(pl.col("iteration") >= 0.9 * scratch.config.training.updates)
@@ -67,6 +67,7 @@ def main(
         steps = [steps_to_reach(one, half.limit, half.epsilon, reward, batch) for one in tables]
         share = steps[1] / steps[0] if steps[0] and steps[1] else np.inf
         shares.append(share)
+        total += [np.inf if each is None else each for each in steps]
         ends = [
             f"{each['violation_per_seed'][index]:.3f}, {each['return_per_seed'][index]:.1f}"
             for each in final
@@ -75,6 +76,7 @@ def main(
             f"seed {seed}: scratch {steps[0]} ({ends[0]}), warm {steps[1]} ({ends[1]}): {share:.2f}"
         )
     print(f"{sum(share <= 1 / 3 for share in shares)} of {len(SEEDS)} seeds in at most a third")
+    print(f"all seeds together: {total[1] / total[0]:.2f}")
 
 
 if __name__ == "__main__":

@@ -56,7 +56,7 @@ from canary.runs.policies import EvaluationPlan, FrozenPolicies, load_policies, 
 from canary.runs.runner import new_run, train_run
 from canary.runs.seeds import make_terms, make_trainer
 from canary.runs.tables import read_table
-from canary.runs.warm_start import SCHEDULE_START, Start, start_from_policy, start_from_run
+from canary.runs.warm_start import Start, start_from_policy, start_from_run
 from canary.terminal.console import evaluation_bar
 from canary.training import TrainingState, train_whole
 from canary.types import Metrics, Terms
@@ -526,8 +526,8 @@ def train(
         seeds = 4 if begun is None or begun.seed is not None else begun.seeds
     training: dict[str, Any] = {"seeds": range(seeds) if isinstance(seeds, int) else seeds}
     training |= {} if total_steps is None else {"total_steps": total_steps}
-    if begun is not None and "schedule_start" not in by_section(overrides)["training"]:
-        training["schedule_start"] = SCHEDULE_START
+    if begun is not None and "fine_tuning" not in by_section(overrides)["training"]:
+        training["fine_tuning"] = True
     config = make_config(env, algorithm, constraint, preset, overrides, cost, **training)
     place = new_run(config, Path(out), name=name, log=log, start=begun)
     train_run(place, config, callback=callback, quiet=quiet)

@@ -24,14 +24,14 @@ class Terms(eqx.Module):
     """Updates of the whole run, over which learning rates are annealed."""
     iteration: Int[Array, "*seed"]
     """Updates done."""
-    schedule_start: float = eqx.field(static=True, default=0.0)
-    """Progress of the schedules before the first update."""
+    fine_tuning: bool = eqx.field(static=True, default=False)
+    """Whether the policy was trained before."""
 
     @property
     def progress(self) -> Float[Array, "*seed"]:
-        """Progress of the schedules, from 0 to 1."""
-        done, start = jnp.minimum(self.iteration / self.updates, 1), self.schedule_start
-        return start + (1 - start) * done if start else done
+        """Progress of the run, from 0 to 1. Fine-tuning is the second half of a longer run."""
+        done = jnp.minimum(self.iteration / self.updates, 1)
+        return (1 + done) / 2 if self.fine_tuning else done
 
     def by_cost(self) -> "list[Terms]":
         """The terms of each cost, for one seed."""

@@ -1,5 +1,7 @@
 """The price of a constraint: where its controller goes, and what the policy follows."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from canary.algorithms.priced import Price, highest_price, next_price, priced_advantage
+from canary.algorithms.advantages import Batch
+from canary.algorithms.base import EstimationConfig
+from canary.algorithms.priced import (
+    Price,
+    expected_sum,
+    highest_price,
+    next_price,
+    priced_advantage,
+    priced_objective,
+)
+from canary.numerics.costs import empty_window, record_episodes
+from problems.probe_mdps import EPSILON, LIMIT, population
+from problems.terms import make_terms
 
 LEAST, MOST = 0.02, 12.0
 RNG = np.random.default_rng(0)
@@ -62,6 +76,21 @@ def test_the_highest_price_is_lower_where_the_window_renews_slowly():
     assert highest_price(0.04, 1) == pytest.approx(40)
     assert highest_price(0.2, 0) == pytest.approx(40)
     assert highest_price(0.001, 0) == pytest.approx(np.exp(2))
+
+
+def test_a_policy_that_was_trained_before_may_pay_the_highest_price_at_once():
+    rollout, _, _ = population(1.0)
+    nothing = jnp.zeros_like(rollout.cost)
+    window = record_episodes(empty_window(rollout.done.size, ()), rollout.episodes)
+    batch = Batch(rollout, (nothing, nothing), *jnp.zeros((2, 2, *nothing.shape)), window)
+    follow = priced_objective([expected_sum(EstimationConfig(), "chance")], 1, 1)
+
+    def price(**how):
+        terms = replace(make_terms(LIMIT, EPSILON), **how)
+        return float(follow(batch, terms, Price(jnp.float32(99))).metrics["multiplier"])
+
+    late = price(iteration=jnp.asarray(10))
+    assert price(fine_tuning=True) == pytest.approx(late) == pytest.approx(5 * price())
 
 
 @pytest.mark.parametrize("multiplier", [0.05, 1.0, 10.0])

@@ -44,23 +44,23 @@ def test_training_begins_with_the_policies_of_the_other_run(source, tmp_path):
         assert same(weights(tight, seed), weights(source, seed))
     began = {"run": str(source.directory), "step": 2000, "seeds": {"3": 3, "5": 5}, "critics": True}
     assert tight.summary()["start"] == began
-    assert tight.config.training.schedule_start == 0.5
+    assert tight.config.training.fine_tuning
 
 
-def test_schedules_of_a_warm_start_begin_at_their_middle(source, tmp_path):
-    """Learning rate and highest price do; a run from scratch begins at 0, and a setting decides."""
+def test_a_warm_start_fine_tunes_unless_it_is_told_not_to(source, tmp_path):
+    """The learning rate begins at half; a run from scratch begins at 0."""
 
-    def progress(config, iteration):
-        return float(replace(make_terms(config), iteration=jnp.int32(iteration)).progress)
+    def progress(config):
+        halves = (0, config.training.updates // 2, config.training.updates)
+        terms = make_terms(config)
+        return [float(replace(terms, iteration=jnp.int32(each)).progress) for each in halves]
 
-    warm = make_config(total_steps=10_000, overrides={"training.schedule_start": 0.5})
-    updates = warm.training.updates
-    assert [progress(warm, n) for n in (0, updates // 2, updates)] == [0.5, 0.75, 1.0]
-    cold = make_config(total_steps=10_000)
-    assert [progress(cold, n) for n in (0, updates // 2, updates)] == [0.0, 0.5, 1.0]
-    settings = (*SETTINGS, "training.schedule_start=0.25")
+    warm = make_config(total_steps=10_000, overrides={"training.fine_tuning": True})
+    assert progress(warm) == [0.5, 0.75, 1.0]
+    assert progress(make_config(total_steps=10_000)) == [0.0, 0.5, 1.0]
+    settings = (*SETTINGS, "training.fine_tuning=false")
     run = canary.train(start=source, out=tmp_path, **TINY | {"overrides": settings})
-    assert run.config.training.schedule_start == 0.25
+    assert not run.config.training.fine_tuning
 
 
 def test_one_policy_can_start_all_seeds(source):

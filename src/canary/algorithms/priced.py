@@ -72,7 +72,8 @@ def renewed_share(batch: Batch, horizon: int, window: int) -> float:
 def highest_price(renewed: float, progress: ArrayLike) -> Array:
     """200 times the share of the window that a batch renews, at least e^2, rising fivefold over the
     run. At the start a high price would keep the policy from learning to earn reward; later,
-    learning rates are smaller and the policy keeps what it learnt."""
+    learning rates are smaller and the policy keeps what it learnt. A policy that was trained before
+    has learnt to earn, so its price may be as high from the start."""
     return jnp.asarray(max(200 * renewed, math.exp(2)) * (1 + 4 * progress))
 
 
@@ -172,7 +173,8 @@ def priced_objective(
         shape = memory.log_integral.shape
         lowest = np.array([each.lowest_price for each in penalties], np.float32).reshape(shape)
         sensitivity = np.array([each.sensitivity for each in penalties], np.float32).reshape(shape)
-        highest = highest_price(renewed_share(batch, horizon, window), terms.progress)
+        grown = 1.0 if terms.fine_tuning else terms.progress
+        highest = highest_price(renewed_share(batch, horizon, window), grown)
         controller, multiplier = next_price(
             memory, levels.reshape(shape), highest, lowest, sensitivity
         )

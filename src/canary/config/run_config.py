@@ -4,7 +4,7 @@ as JSON data."""
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Any
+from typing import Any
 
 from canary.algorithms import ALGORITHMS
 from canary.checking.structure import costs_of
@@ -15,7 +15,7 @@ from canary.environments import ENVIRONMENTS
 from canary.environments.protocol import Environment, name_of_environment, settings_of
 from canary.errors import CanaryError
 from canary.host.references import label_of
-from canary.values import Amount, Count, Range, Steps, Whole, from_dict
+from canary.values import Amount, Count, Steps, Whole, from_dict
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,9 +33,9 @@ class TrainingConfig:
     stagger: bool = True
     """Start the first episodes at random times, so that episodes of fixed length do not all end in
     the same step."""
-    schedule_start: Annotated[float, Range(0, 0.99)] = 0.0
-    """Point at which the schedules (learning rate, highest price) begin, as a share of their
-    length. A warm start begins at 0.5."""
+    fine_tuning: bool = False
+    """Whether the policies were trained before. If so, the learning rate begins at half, and the price
+    may be as high at once as at the end of a run. A warm start sets it."""
     chunk: Count = 10
     """Updates per call of the compiled program, and per update of the display. Results do not
     depend on it."""

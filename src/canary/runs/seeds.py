@@ -86,8 +86,8 @@ def _check_own_method(config: RunConfig, trainer: Trainer) -> None:
 def make_terms(config: RunConfig) -> Terms:
     """The terms of a run at its start."""
     limit, share = jnp.float32(config.constraint.limit), jnp.float32(config.constraint.share)
-    updates, start = jnp.int32(config.training.updates), config.training.schedule_start
-    return Terms(limit, share, updates, jnp.int32(0), start)
+    training = config.training
+    return Terms(limit, share, jnp.int32(training.updates), jnp.int32(0), training.fine_tuning)
 
 
 class CompiledTraining:

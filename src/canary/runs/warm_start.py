@@ -3,9 +3,10 @@
 Arrays are taken from a checkpoint by name and must have the shapes of the new run. The limit, the
 settings and the environment may differ, if observations and actions have the same sizes.
 
-Schedules begin at their middle. Training from scratch starts with a low price, so that the policy
-can learn to earn reward. A trained policy has learnt this; with a low price it would violate a
-smaller limit for a third of the run.
+Training then is fine-tuning (`training.fine_tuning`): the learning rate begins at half, and the
+highest price is that of the end of a run. Training from scratch starts with a low price, so that the
+policy can learn to earn reward. A trained policy has learnt this; with a low price it would violate
+a smaller limit for most of the run.
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,6 @@ from canary.training import TrainingState
 
 POLICY = ("tree.learner.policy", "tree.statistics")  # shapes must match
 REST = ("tree.learner.critics", "tree.learner.extra")  # taken if all shapes match
-SCHEDULE_START = 0.5  # the default of `training.schedule_start` for a warm start
 
 
 @dataclass(frozen=True)

@@ -588,7 +588,7 @@ def make_train(
     ) -> tuple[TrainingState, Metrics]:
         terms = _with_numbers(config, make_terms(config), limit=limit, epsilon=epsilon)
         if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
-            key = jax.random.wrap_key_data(key)  # of jax.random.PRNGKey
+            key = jax.random.wrap_key_data(key)  # an old-style key
         return train_whole(trainer, terms, key, config.training.updates)
 
     return train

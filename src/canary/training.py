@@ -166,8 +166,8 @@ def train_whole(
 def train_chunk(
     trainer: Trainer, state: TrainingState, count: Int[Array, ""] | int, size: int
 ) -> tuple[TrainingState, tuple[Metrics, EpisodeEnds]]:
-    """`count` iterations in one program; records are stacked along a first axis of `size`, of which
-    `count` are filled.
+    """`count` iterations in one program. Records are stacked along a first axis of `size`; `count`
+    entries are filled.
 
     The count is a run-time value, so one compiled program serves chunks of any length up to `size`.
     """

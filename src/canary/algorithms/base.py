@@ -57,9 +57,9 @@ class EstimationConfig(Settings):
     """Episodes that must end before the first trust-region step, or before CPPO's multiplier first
     changes."""
     observe_spent: bool | None = None
-    """Whether the policy sees the pace g_t and the spent cost y_t; none: if the method needs them. PPO,
-    CPPO with the `state` penalty and limits on a mean do not. Critics of the trust-region methods
-    always see them."""
+    """Whether the policy sees the pace g_t and the spent cost y_t; none: only if the method needs
+    them. PPO, CPPO with the `state` penalty and limits on a mean do not need them. Critics of the
+    trust-region methods always see them."""
     budget_layer: bool = False
     """Whether the weights of the first layer depend on the spent cost, so that a policy can act
     differently when little of the limit is left (clipped methods only)."""

@@ -24,7 +24,7 @@ from canary.values import Count, Positive, Settings
 
 @dataclass(frozen=True, kw_only=True)
 class CriticConfig(Settings):
-    """How the critics of a trust-region method are fitted."""
+    """Settings for fitting the critics of a trust-region method."""
 
     learning_rate: Positive = 3e-4
     """Adam's step size at the start; it falls linearly to zero over the run."""

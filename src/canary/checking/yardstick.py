@@ -26,7 +26,7 @@ from canary.values import Count, checked
 
 RANDOM = "random actions"
 MOST_ACTIONS = 16  # constant actions to try
-SHARE = 0.05  # of episodes above the smallest limit, without a constraint
+SHARE = 0.05  # of the episodes may exceed a suggested limit, without a constraint
 LONGEST = 5000  # steps after which a check cuts an episode off
 
 Progress = Callable[[int, int, str], bool]

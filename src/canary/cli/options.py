@@ -87,7 +87,7 @@ class OfPolicies(OfRun):
     """Options of commands that play the policies of a run."""
 
     seeds: Annotated[Seeds | None, flag("N|LIST", "all")] = None
-    """Which seeds of the run: the first N, or a list such as 3,5,7 or 0-9."""
+    """Seeds of the run: the first N, or a list such as 3,5,7 or 0-9."""
     deterministic: Switch = False
     """Take the most likely action instead of sampling, as training does."""
     accept_change: Switch = False

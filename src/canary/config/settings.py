@@ -33,7 +33,7 @@ class Setting(NamedTuple):
     """One value of nested settings."""
 
     path: str
-    """Its name with those of the groups around it, such as `trust_region.target_kl`."""
+    """The names of its groups and its own name, such as `trust_region.target_kl`."""
     hint: Any
     value: Any
     owner: type

@@ -123,7 +123,7 @@ def _check_names(factory: Any, arguments: Mapping[str, Any]) -> None:
 
 
 def source_of(environment: Environment) -> Source | None:
-    """How another process can make this environment again; None if it cannot import it."""
+    """The reference by which another process can make this environment; None if there is none."""
     if callable(own := getattr(environment, "source", None)):
         found = own()
         return None if found is None else Source(**found)

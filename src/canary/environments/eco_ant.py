@@ -35,7 +35,7 @@ from canary.environments.protocol import Continuous, EnvironmentState, first_sta
 from canary.errors import CanaryError
 from canary.values import Amount, Count, Positive, convert_fields
 
-TIME_STEP = 0.01  # of the model
+TIME_STEP = 0.01  # seconds of a time step of the model
 JOINTS = 8
 POSE = 7  # x, y, z and a quaternion (w, x, y, z) in front of the hinges
 HEALTHY_HEIGHT = (0.2, 1.0)

@@ -85,7 +85,7 @@ class GymnasiumEnvironment:
         }
 
     def source(self) -> dict[str, Any] | None:
-        """How another process makes it: name, arguments and cost; None if it cannot import them."""
+        """Name, arguments and cost for another process; None if it cannot import them."""
         recipe = self.recipe
         make, cost = (
             each if isinstance(each, str) else name_of(each) for each in (recipe.make, recipe.cost)

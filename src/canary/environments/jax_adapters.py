@@ -115,7 +115,7 @@ class Adapted:
         return dataclasses.replace(self.again(**given), name=self.name)
 
     def source(self) -> dict[str, Any] | None:
-        """How another process makes it: name, arguments and cost; None if it cannot."""
+        """Name, arguments and cost for another process; None if it cannot make the environment."""
         cost = self.cost if isinstance(self.cost, str) else name_of(self.cost)
         if cost is None or self.name.partition(":")[0] not in PACKAGES:
             return None

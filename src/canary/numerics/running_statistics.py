@@ -13,7 +13,7 @@ LARGEST = 1e15  # the square of a larger number may overflow
 
 
 def sane(numbers: Any) -> Any:
-    """Which entries are finite and below LARGEST in size, for arrays of numpy and of JAX."""
+    """Mask of the entries that are finite and below LARGEST in size; for numpy and JAX arrays."""
     return abs(numbers) <= LARGEST
 
 

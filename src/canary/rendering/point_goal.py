@@ -27,7 +27,7 @@ from canary.rendering.panel import (
 ROBOT_RADIUS, VASE_SIDE, MARGIN = 0.1, 0.2, 0.2  # metres
 FLOOR, OUTSIDE, GRID = "#f6f7f8", "#e9ecee", "#e3e7ea"
 TRAIL = 150  # steps over which the path fades
-FRONT = np.array([(1.55, 0), (0.75, 0.62), (0.75, -0.62)])  # of the robot, in its radii
+FRONT = np.array([(1.55, 0), (0.75, 0.62), (0.75, -0.62)])  # the robot's front, in its radii
 
 
 def draw(

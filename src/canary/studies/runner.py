@@ -274,7 +274,7 @@ def _over_ray(units: list[Unit], quiet: bool) -> Trained:
 
 
 def _source(config: RunConfig) -> Source | None:
-    """How a Ray worker makes an environment that is not ours."""
+    """The reference by which a Ray worker makes an environment that is not ours."""
     if is_ours(config.environment):
         return None
     source = source_of(config.environment)

@@ -23,7 +23,7 @@ from canary.terminal.formatting import Cell, Line
 
 EPISODES = 100
 FLAT = -0.2  # an exponent counts as flat if it is not smaller
-LIMIT, VIOLATION = 5.5, 0.01  # of the policy
+LIMIT, VIOLATION = 5.5, 0.01  # at this limit the policy has this P
 SEEDS = (2500, 2501, 2502)
 LIMITS = tuple(np.arange(2.5, 13))
 GAE_LIMITS = (3.5, 4.5, 5.5, 6.5, 7.5)

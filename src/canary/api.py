@@ -607,7 +607,7 @@ def _with_numbers(config: RunConfig, terms: Terms, **numbers: Number | None) -> 
     for name, array in arrays.items():
         if array.shape != terms.limit.shape:
             raise CanaryError(
-                f"{name} must have the shape {terms.limit.shape}, not {array.shape}; jax.vmap goes "
-                "over more."
+                f"{name} must have the shape {terms.limit.shape}, not {array.shape}; use "
+                "jax.vmap for several."
             )
     return replace(terms, **arrays)

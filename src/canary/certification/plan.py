@@ -67,8 +67,8 @@ def largest_cost(plan: Plan, constraint: One) -> float | None:
     if bound is None and not isinstance(constraint, Chance):
         raise CanaryError(
             f"Certifying {constraint.text} needs the largest cost of a step: without it an unseen "
-            "episode could cost anything. State it as `largest_step_cost` of the environment, or to "
-            "canary.certify(run, largest_step_cost=...) or canary certify --largest-step-cost."
+            "episode could cost anything. State it as `largest_step_cost` of the environment, in "
+            "canary.certify(run, largest_step_cost=...) or with canary certify --largest-step-cost."
         )
     return bound
 

@@ -24,15 +24,15 @@ def read_key(key: Any, kind: str) -> Any:
         try:
             data = Path(key).expanduser().read_bytes()
         except (OSError, ValueError):
-            raise CanaryError(f"There is no key {str(key)!r:.80} that can be read.") from None
+            raise CanaryError(f"There is no key {str(key)!r:.80}, or it cannot be read.") from None
         without = {"password": None} if kind == "private" else {}
         for form in ("ssh", "pem"):
             with contextlib.suppress(ValueError, TypeError, UnsupportedAlgorithm):
                 key = getattr(serialization, f"load_{form}_{kind}_key")(data, **without)
     if not isinstance(key, getattr(ed25519, f"Ed25519{kind.title()}Key")):
         raise CanaryError(
-            f"This is no Ed25519 {kind} key, nor the path of its file, without a password, as "
-            "`ssh-keygen -t ed25519 -f FILE` makes it."
+            f"This is no Ed25519 {kind} key without a password, nor the path of one; "
+            "`ssh-keygen -t ed25519 -f FILE` makes one."
         )
     return key
 

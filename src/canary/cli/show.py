@@ -117,7 +117,7 @@ The page is one file and loads nothing from the network. A run may still be trai
         out = Path(self.out)
         if out.is_dir() or not out.parent.is_dir():
             raise CanaryError(
-                f"--out names the file of the page, such as report.html; {out} cannot be one."
+                f"--out must name the file of the page, such as report.html, not {out}."
             )
         path = make_report(self.names or ("latest",), Path(self.runs), Path(self.results), out)
         print(path if self.quiet else f"page    {path}")

@@ -66,7 +66,7 @@ class NumpyPolicy:
     def start(self, seed: int | None = None) -> "Episode":
         """A new episode; with a `seed` its actions are reproducible."""
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
-            raise ValueError(f"start() takes a whole number that is not negative, not {seed!r}.")
+            raise ValueError(f"start() takes a non-negative whole number, not {seed!r}.")
         # Another stream than default_rng(seed), from which Gymnasium's environments draw
         random = np.random.default_rng([secrets.randbits(63) if seed is None else seed, STREAM])
         return Episode(self, random)
@@ -303,7 +303,7 @@ def load(path: str | os.PathLike | BinaryIO, sha256: str | None = None) -> Numpy
         ) from error
     policy = NumpyPolicy(metadata, arrays)
     if sha256 is not None and policy.sha256 != sha256:
-        raise ValueError(f"{path} holds another policy than the one asked for: {policy.sha256}.")
+        raise ValueError(f"{path} holds another policy than the requested one: {policy.sha256}.")
     return policy
 
 

@@ -231,7 +231,7 @@ class _Trained:
                 f"{lost} of {len(training.seeds) * training.environments} episodes of "
                 f"{self.config.environment_name} could not be restored: the same seed and actions "
                 "led to other observations. New ones start, so the numbers of this run differ from "
-                "those of one that never stopped."
+                "those of an uninterrupted run."
             )
         # A kill may have left the manifest behind the last checkpoint
         update_manifest(self.run, steps=self.update * training.batch)

@@ -262,7 +262,7 @@ def unsound(groups: Sequence[tuple[int, ...]], states: Sequence[TrainingState]) 
             if not (good := good.reshape(len(seeds), -1).all(1)).all():
                 return (
                     "Training gave numbers that are not finite, or absurdly large: "
-                    f"{name} of seed {seeds[int(np.argmin(good))]}. Large costs and rewards "
-                    "do that (`canary check-env` looks at them), and large learning rates."
+                    f"{name} of seed {seeds[int(np.argmin(good))]}. Large costs, rewards or learning "
+                    "rates cause this; `canary check-env` checks costs and rewards."
                 )
     return None

@@ -15,8 +15,8 @@ FLOOR = 1e-3  # lower end of the logarithmic axis
 DASHES = {"fast": ":", "paper": "--", "authors": "-"}
 ABOUT = (
     "Lines are means over seeds, bands one standard deviation, in blocks of training; a rate "
-    f"below {FLOOR:g} is\ndrawn there. Dashed: the `paper` preset; solid: `authors`. Diamonds: the "
-    "published means over the second half."
+    f"below {FLOOR:g} is\ndrawn there. Dashed: the `paper` preset; solid: `authors`, dash-dotted with other "
+    "networks. Diamonds:\nthe published means over the second half."
 )
 
 
@@ -70,7 +70,8 @@ def _figure(rows: list[Results]) -> Figure:
             published = {}
             for row in here:
                 line = row.curve("return", "violation")
-                style = {"label": row.label, "linestyle": DASHES[row.about["preset"]]}
+                dashes = "-." if row.about["overrides"] else DASHES[row.about["preset"]]
+                style = {"label": row.label, "linestyle": dashes}
                 style["color"] = f"C{methods.index(row.about['algorithm'])}"
                 draw_curve(left, line, "return", -np.inf, **style)
                 draw_curve(right, line, "violation", FLOOR, **style)

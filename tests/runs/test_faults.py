@@ -38,7 +38,7 @@ def test_a_weight_that_is_no_number_any_more_is_named(part: str, value: float):
 
 @dataclass(frozen=True, kw_only=True)
 class Late(faulty.Walk):
-    """A cost that breaks in step 40 of an episode: the check before training does not get there."""
+    """A cost that breaks in step 40 of an episode."""
 
     def _state(self, x, reward, cost, time, terminated):
         state = super()._state(x * 0, reward, cost, time, terminated)
@@ -56,7 +56,10 @@ class Late(faulty.Walk):
         ),
     ],
 )
-def test_a_fault_ends_training_as_it_was_before(environment, sentence, updates, tmp_path):
+def test_a_fault_ends_training_as_it_was_before(
+    environment, sentence, updates, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("canary.checking.record.LONG", 32)  # the check before training ends earlier
     with pytest.raises(CanaryError, match=sentence) as caught:
         canary.train(
             environment, "ppo", canary.Chance(20.0, 0.2), seeds=1, total_steps=300, out=tmp_path,

@@ -15,8 +15,8 @@ FLOOR = 1e-3  # lower end of the logarithmic axis
 DASHES = {"fast": ":", "paper": "--", "authors": "-"}
 ABOUT = (
     "Lines are means over seeds, bands one standard deviation, in blocks of training; a rate "
-    f"below {FLOOR:g} is\ndrawn there. Dashed: the `paper` preset; solid: `authors`, dash-dotted with other "
-    "networks. Diamonds:\nthe published means over the second half."
+    f"below {FLOOR:g} is\ndrawn there. Dashed: the `paper` preset; solid: `authors`, dash-dotted with a setting "
+    "changed. Diamonds:\nthe published means over the second half."
 )
 
 
